@@ -1,0 +1,37 @@
+"""The methods by name. Adding one takes its file and one line here."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from proud.errors import UserError
+
+if TYPE_CHECKING:
+    from proud.methods.base import Method, MethodConfig
+
+# name -> (where its class is, what its config fixes)
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "proud": ("proud.methods.proud:ProUD", {}),
+    "proud-no-udmix": ("proud.methods.proud:ProUD", {"udmix": False}),
+    "proud-no-pml": ("proud.methods.proud:ProUD", {"pml": False}),
+    "erm": ("proud.methods.erm:ERM", {}),
+    "erm-noisemix": ("proud.methods.erm:ERM", {"noisemix": True}),
+}
+
+
+def method_class(name: str) -> type[Method]:
+    if name not in METHODS:
+        close = get_close_matches(name, METHODS, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise UserError(f"Unknown method {name!r}.{hint} There are: {', '.join(METHODS)}.")
+    module, _, attribute = METHODS[name][0].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def method_config(name: str, **settings: Any) -> MethodConfig:
+    """The method's config with these settings, as far as it has them, and what its name fixes."""
+    config_class = method_class(name).Config
+    known = {key: value for key, value in settings.items() if key in config_class.__dataclass_fields__}
+    return config_class(**known | METHODS[name][1])

@@ -1,0 +1,191 @@
+"""What every method has: a config, networks and optimizers of its own, and the few hooks that the loop calls."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from proud.lazy import ops, torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
+    from proud.models import Net
+    from proud.ops import PseudoLabels
+    from proud.methods.context import Context
+    from proud.randomness import Draw, Draws, Randomness
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """Settings that all methods share. The defaults suit ImageNet-sized photographs; presets change them per data set."""
+
+    epochs: int = 80
+    """epochs of the main phase; an epoch passes once over the unlabeled images"""
+    pretrain_epochs: int = 30
+    """epochs over the labeled domain alone, before the main phase"""
+    batch_size: int = 128
+    """images drawn per step from each side (labeled, unlabeled)"""
+    lr: float = 0.001
+    """learning rate of SGD"""
+    weight_decay: float = 0.01
+    """weight decay of SGD"""
+    momentum: float = 0.9
+    """momentum of SGD"""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """learning rate over the epochs of a stage"""
+    flip: bool = True
+    """flip images left to right at random (wrong for digits and text)"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of training: how long, and over which populations (name -> number of rows) its batches are drawn."""
+
+    name: str
+    epochs: int
+    steps: int
+    pools: dict[str, int]
+
+
+class Method:
+    """A training algorithm. The loop feeds, counts, records and saves; everything else happens here."""
+
+    Config: ClassVar[type[MethodConfig]] = MethodConfig
+
+    def __init__(self, config: Any, context: Context) -> None:
+        self.config = config
+        self.context = context
+        self.net: Net = context.build_net("net")
+        self.optimizer = self.sgd(self.net)
+
+    # ---- the hooks
+
+    def stages(self) -> list[Stage]:
+        raise NotImplementedError
+
+    def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
+        """Before the first step of an epoch (`epoch` counts from 0 within the stage)."""
+        self.set_learning_rate(stage, epoch)
+        self.net.train()
+
+    def draws(self, stage: Stage) -> dict[str, Draw]:
+        """The random tensors that one step of this stage needs, for the whole batch."""
+        raise NotImplementedError
+
+    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        """One optimizer step; returns its losses as tensors, `loss` being the total."""
+        losses = self.losses(stage, rows, draws)
+        self.optimizer.zero_grad()
+        losses["loss"].backward()
+        self.optimizer.step()
+        return {name: value.detach() for name, value in losses.items()}
+
+    def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        raise NotImplementedError
+
+    def network(self) -> Net:
+        """The network that is evaluated and saved."""
+        return self.net
+
+    def pseudo_labels(self) -> dict[str, PseudoLabels]:
+        """Current pseudo-labels per unlabeled domain, where the method makes them."""
+        return {}
+
+    def snapshot(self, random: Randomness) -> dict[str, Tensor]:
+        """What a report shows of this moment: named tensors, a few megabytes at most."""
+        return {}
+
+    # ---- saving
+
+    def modules(self) -> dict[str, nn.Module]:
+        return {"net": self.net}
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {"optimizer": self.optimizer}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"{name}.{key}": value for name, module in self.modules().items() for key, value in module.state_dict().items()}
+        for name, optimizer in self.optimizers().items():
+            for index, fields in optimizer.state_dict()["state"].items():
+                state |= {f"{name}.{index}.{field}": value for field, value in fields.items() if value is not None}
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for name, module in self.modules().items():
+            prefix = f"{name}."
+            module.load_state_dict({key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)})
+        for name, optimizer in self.optimizers().items():
+            saved = optimizer.state_dict()
+            saved["state"] = {}
+            for key in state:
+                if key.startswith(f"{name}."):
+                    index, _, field = key.removeprefix(f"{name}.").partition(".")
+                    saved["state"].setdefault(int(index), {})[field] = state[key]
+            optimizer.load_state_dict(saved)
+
+    # ---- tools for the methods
+
+    def steps_for(self, population: int) -> int:
+        return max(1, math.ceil(population / self.config.batch_size))
+
+    def sgd(self, *modules: nn.Module, lr_factor: float = 1.0) -> torch.optim.Optimizer:
+        parameters = [parameter for module in modules for parameter in module.parameters()]
+        cuda = self.context.device.type == "cuda"
+        # on CUDA the learning rate is a tensor, so that a captured graph sees its changes
+        lr = torch.tensor(self.config.lr * lr_factor, device=self.context.device) if cuda else self.config.lr * lr_factor
+        config = self.config
+        return torch.optim.SGD(parameters, lr=lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda)
+
+    def set_learning_rate(self, stage: Stage, epoch: int) -> None:
+        factor = 1.0
+        if self.config.schedule == "cosine":
+            factor = 0.5 * (1 + math.cos(math.pi * epoch / stage.epochs))
+        for optimizer in self.optimizers().values():
+            for group in optimizer.param_groups:
+                base = group.setdefault("base_lr", float(group["lr"]))
+                if isinstance(group["lr"], torch.Tensor):
+                    group["lr"].fill_(base * factor)
+                else:
+                    group["lr"] = base * factor
+
+    def autocast(self) -> AbstractContextManager:
+        context = self.context
+        return torch.autocast(
+            context.device.type, dtype=torch.bfloat16, enabled=context.precision == "bf16", cache_enabled=False
+        )
+
+    def view(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """A simple augmentation (translation, flip, colour jitter, grayscale) of stored uint8 images, normalised."""
+        context = self.context
+        draw = ops.augment_draw(uniform, images.shape[-1] - context.size, flip_p=0.5 if self.config.flip else 0.0)
+        return ops.augment(images, draw, context.size, context.mean, context.std)
+
+    def noise_copy(self, x: Tensor, draws: Draws) -> Tensor:
+        """NoiseMix copies of normalised images, with the draws that `noise_draws` declares."""
+        context = self.context
+        draw = ops.noise_mix_draw(
+            draws["noise_sample"].flatten(1), draws["noise_layer"], draws["noise_weights"], draws["noise"].flatten(1, 2)
+        )
+        return ops.noise_mix(x, draw, context.mean, context.std)
+
+    def noise_draws(self, groups: int) -> dict[str, Draw]:
+        """Draws for NoiseMix (P = 3, kernels up to 15) on `groups` × batch_size images."""
+        from proud.randomness import Draw
+
+        batch, size = self.config.batch_size, self.context.size
+        return {
+            "noise_sample": Draw((2, groups, batch), sample_dim=2),
+            "noise_layer": Draw((3, 3)),
+            "noise_weights": Draw((3, 3, 3, 15, 15)),
+            "noise": Draw((3, groups, batch, 3, size, size), "normal", sample_dim=2),
+        }
+
+    def chunks(self, population: int) -> Iterator[Tensor]:
+        """Row numbers of a population in pieces that fit a forward pass."""
+        for rows in torch.arange(population, device=self.context.device).split(self.context.chunk_size):
+            yield rows

@@ -1,0 +1,99 @@
+"""What a method is given besides its config: images on the device, a way to build networks, and the input format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proud.data.domain import TrainingData
+from proud.models import ModelSpec, Net, build_net
+
+
+class ImagePool:
+    """uint8 images of one or more domains under consecutive row numbers, on the device or in host memory."""
+
+    def __init__(self, images: list[Tensor], device: torch.device, resident: bool) -> None:
+        self.device = device
+        self.resident = resident
+        self.sizes = [len(domain) for domain in images]
+        self.starts = [sum(self.sizes[:i]) for i in range(len(images))]
+        if resident:
+            self._images = [torch.cat([domain.to(device) for domain in images]) if len(images) > 1 else images[0].to(device)]
+        else:
+            self._images = list(images)
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def take(self, rows: Tensor) -> Tensor:
+        """The images of these rows, on the device."""
+        if self.resident:
+            return self._images[0][rows]
+        wanted = rows.cpu()
+        out = torch.empty((len(wanted), *self._images[0].shape[1:]), dtype=torch.uint8)
+        for start, domain in zip(self.starts, self._images, strict=True):
+            inside = ((wanted >= start) & (wanted < start + len(domain))).nonzero().squeeze(1)
+            out[inside] = domain[wanted[inside] - start]
+        return out.to(self.device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class Context:
+    classes: int
+    labeled: ImagePool
+    labels: Tensor
+    unlabeled: ImagePool
+    unlabeled_names: tuple[str, ...]
+    spec: ModelSpec
+    device: torch.device
+    precision: Literal["fp32", "bf16"]
+    weights: str
+    seed: int
+
+    @property
+    def size(self) -> int:
+        return self.spec.size
+
+    @property
+    def mean(self) -> tuple[float, float, float]:
+        return self.spec.mean
+
+    @property
+    def std(self) -> tuple[float, float, float]:
+        return self.spec.std
+
+    @property
+    def chunk_size(self) -> int:
+        """Images per piece of a full pass: bounded memory, and enough work for the device."""
+        if self.size <= 64:
+            return 512
+        return 256 if self.device.type == "cuda" else 32
+
+    def build_net(self, purpose: str) -> Net:
+        net = build_net(self.spec, self.weights, self.seed, purpose).to(self.device)
+        return net.to(memory_format=torch.channels_last) if self.device.type == "cuda" else net  # type: ignore[call-overload]
+
+
+def make_context(
+    data: TrainingData, spec: ModelSpec, device: torch.device, *, weights: str, seed: int, precision: Literal["fp32", "bf16"]
+) -> Context:
+    unlabeled = [domain.images for domain in data.unlabeled]
+    total = data.labeled.images.numel() + sum(images.numel() for images in unlabeled)
+    resident = device.type == "cpu" or total < 0.5 * torch.cuda.mem_get_info(device)[0]
+    if device.type == "cpu":
+        resident = len(unlabeled) == 1 or total < 2**31  # several memory-mapped domains are not copied together
+    return Context(
+        classes=len(data.classes),
+        labeled=ImagePool([data.labeled.images], device, resident),
+        labels=data.labeled.labels.to(device),
+        unlabeled=ImagePool(unlabeled, device, resident),
+        unlabeled_names=tuple(domain.name for domain in data.unlabeled),
+        spec=spec,
+        device=device,
+        precision=precision,
+        weights=weights,
+        seed=seed,
+    )

@@ -1,0 +1,236 @@
+"""ProUD (Park, Cho, Kim): domain-aware prototypes, and mixing of domains that follows the pseudo-labels' uncertainty.
+
+Reads as Algorithm 1 of the paper; the equations are in `proud.ops`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from proud.lazy import ops, torch
+from proud.methods.base import MethodConfig, Stage
+from proud.methods.erm import ERM
+from proud.methods.statistics import batch_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch import Tensor
+
+    from proud.methods.context import Context
+    from proud.ops import PseudoLabels
+    from proud.randomness import Draw, Draws, Randomness
+
+Chunk = tuple["Tensor", "Tensor"]
+KEEP_FEATURES_BYTES = 1 << 28  # larger domains are passed through the network three times instead
+
+
+@dataclass(frozen=True)
+class ProUDConfig(MethodConfig):
+    views: int = 3
+    """augmented views per image that vote on its pseudo-label (R)"""
+    tau_uncertainty: float = 0.03
+    """temperature of the uncertainty (Eq. 5)"""
+    tau_ratio: float = 0.5
+    """temperature of the mixing ratio (Eq. 7)"""
+    threshold: float = 0.35
+    """above this, the mixing ratio is drawn from U(0, 1) (λ*)"""
+    alpha: float = 0.5
+    """weight of the prototype merging loss"""
+    mixup: float = 2.0
+    """feature mixup draws its ratio from Beta(mixup, mixup)"""
+    udmix: bool = True
+    """mix by uncertainty; otherwise every ratio is drawn from U(0, 1)"""
+    pml: bool = True
+    """use the prototype merging loss"""
+    joint_forward: bool = True
+    """mixed images and those for the merging loss share one forward pass (and its batch statistics)"""
+    dapp_bn: Literal["running", "domain"] = "running"
+    """batch-norm statistics for pseudo-labeling: the network's running ones, or the domain's own"""
+    pml_views: Literal["originals", "all"] = "originals"
+    """images in the merging loss: augmented originals, or their NoiseMix copies too"""
+
+
+class ProUD(ERM):
+    Config = ProUDConfig
+    config: ProUDConfig
+
+    def __init__(self, config: ProUDConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.index = ops.class_index(context.labels, context.classes)
+        rows, device = len(context.unlabeled), context.device
+        self._domains: dict[str, PseudoLabels] = {}
+        # the pseudo-labeled data sets D̃_t under the rows of their union, and the merged prototypes C̄
+        self.labels = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.uncertainty = torch.zeros(rows, device=device)
+        self.merged = torch.zeros(context.classes, self.net.num_features, device=device)
+
+    def stages(self) -> list[Stage]:
+        labeled, unlabeled = len(self.context.labeled), len(self.context.unlabeled)
+        return [
+            Stage("pretrain", self.config.pretrain_epochs, self.steps_for(labeled), {"labeled": labeled}),
+            Stage("main", self.config.epochs, self.steps_for(unlabeled), {"unlabeled": unlabeled}),
+        ]
+
+    # ---- each epoch: DaPP on every domain
+
+    def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
+        super().begin_epoch(stage, epoch, random)
+        if stage.name == "main":
+            with torch.no_grad():
+                self.pseudo_label(random)
+
+    def pseudo_label(self, random: Randomness) -> None:
+        context = self.context
+        domains = [self.labeled_prototypes(random)]
+        for t, name in enumerate(context.unlabeled_names):
+            start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
+            found = ops.dapp_streamed(self.feature_chunks(f"dapp-{t}", start, size, random), self.config.tau_uncertainty)
+            self._domains[name] = found
+            self.labels[start : start + size] = found.labels
+            self.uncertainty[start : start + size] = found.uncertainty
+            domains.append((found.prototypes, found.present))
+        self.merged.copy_(ops.merge_prototypes(domains))
+
+    def labeled_prototypes(self, random: Randomness) -> tuple[Tensor, Tensor]:
+        """C_{0,k}: the labeled domain's prototypes, from its true labels."""
+        context = self.context
+        total = torch.zeros_like(self.merged)
+        for rows in self.chunks(len(context.labeled)):
+            features, _ = self.views_of(context.labeled.take(rows), "dapp-labeled", random)
+            total.index_add_(0, context.labels[rows].repeat(self.config.views), features.flatten(0, 1))
+        count = self.index.count.to(total.dtype) * self.config.views
+        return total / count[:, None], self.index.count > 0
+
+    def feature_chunks(self, purpose: str, start: int, size: int, random: Randomness) -> Callable[[], Iterable[Chunk]]:
+        """A domain's features and class probabilities, in pieces that may be asked for several times."""
+
+        def compute() -> Iterable[Chunk]:
+            random.rewind(purpose)
+            for rows in self.chunks(size):
+                yield self.views_of(self.context.unlabeled.take(start + rows), purpose, random)
+
+        row_bytes = 4 * (self.net.num_features + self.context.classes)
+        if size * self.config.views * row_bytes > KEEP_FEATURES_BYTES:
+            return compute
+        kept = list(compute())
+        return lambda: kept
+
+    def views_of(self, images: Tensor, purpose: str, random: Randomness) -> Chunk:
+        """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views, in one forward pass."""
+        views = self.config.views
+        x = self.view(images.repeat(views, 1, 1, 1), random.uniform(purpose, views * len(images), 9))
+        with batch_statistics(self.net, own=self.config.dapp_bn == "domain"), self.autocast():
+            features, logits = self.net(x)
+        unit = torch.nn.functional.normalize(features.float(), dim=1)
+        return unit.unflatten(0, (views, -1)), logits.float().softmax(1).unflatten(0, (views, -1))
+
+    # ---- each step: SampleMatch, UDMix, update
+
+    def draws(self, stage: Stage) -> dict[str, Draw]:
+        from proud.randomness import Draw
+
+        if stage.name == "pretrain":
+            return self.labeled_draws(noisemix=True)
+        batch = self.config.batch_size
+        return {
+            "match": Draw((batch,), sample_dim=0),
+            "augment": Draw((2, batch, 9), sample_dim=1),
+            "pairing": Draw((1,)),
+            "ratio": Draw((2, batch), sample_dim=1),
+            "mixup_ratio": Draw((1,)),
+            "mixup_partner": Draw((2 * batch,)),
+            **self.noise_draws(2),
+        }
+
+    def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        if stage.name == "pretrain":
+            return {"loss": self.labeled_loss(rows["labeled"], draws, noisemix=True)}
+        config = self.config
+        with torch.no_grad():
+            labels = self.labels[rows["unlabeled"]]
+            originals, copies = self.matched_views(rows["unlabeled"], labels, draws)
+            mixed = self.domain_mix(rows["unlabeled"], originals, copies, draws)
+            merging = originals if config.pml_views == "originals" else torch.cat([originals, copies])
+        mixed_features, merging_features = self.features(mixed, merging)
+        losses = {"ce": self.mixup_loss(mixed_features, labels.repeat(2), draws)}
+        losses["loss"] = losses["ce"]
+        if config.pml:
+            merging_labels = labels.repeat(len(merging) // len(labels))
+            losses["pml"] = ops.prototype_merging_loss(merging_features.float(), merging_labels, self.merged)
+            losses["loss"] = losses["ce"] + config.alpha * losses["pml"]
+        return losses
+
+    def matched_views(self, rows: Tensor, labels: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+        """SampleMatch: labeled partners of the same class. Returns [labeled, unlabeled] views and their NoiseMix copies."""
+        context = self.context
+        partners = ops.sample_match(labels, self.index, draws["match"])
+        images = torch.cat([context.labeled.take(partners), context.unlabeled.take(rows)])
+        originals = self.view(images, draws["augment"].flatten(0, 1))
+        return originals, self.noise_copy(originals, draws)
+
+    def domain_mix(self, rows: Tensor, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
+        """UDMix of labeled and unlabeled images, like with like or originals with copies, at even odds."""
+        config = self.config
+        ratio = draws["ratio"]
+        if config.udmix:
+            ratio = torch.stack([ops.mixing_ratio(self.uncertainty[rows], u, config.tau_ratio, config.threshold) for u in ratio])
+        labeled, unlabeled = originals.chunk(2)
+        labeled_copy, unlabeled_copy = copies.chunk(2)
+        across = draws["pairing"] < 0.5
+        first = ops.ud_mix(labeled, torch.where(across, unlabeled_copy, unlabeled), ratio[0])
+        second = ops.ud_mix(labeled_copy, torch.where(across, unlabeled, unlabeled_copy), ratio[1])
+        return torch.cat([first, second])
+
+    def features(self, mixed: Tensor, merging: Tensor) -> Chunk:
+        config = self.config
+        with self.autocast():
+            if not config.pml:
+                features = self.net.backbone(mixed)
+                return features, features[:0]
+            if config.joint_forward:
+                both = self.net.backbone(torch.cat([mixed, merging]))
+                return both[: len(mixed)], both[len(mixed) :]
+            return self.net.backbone(mixed), self.net.backbone(merging)
+
+    def mixup_loss(self, features: Tensor, labels: Tensor, draws: Draws) -> Tensor:
+        """Cross-entropy with mixup of features."""
+        ratio = ops.beta_quantile(draws["mixup_ratio"], self.config.mixup)
+        partner = draws["mixup_partner"].argsort()
+        with self.autocast():
+            logits = self.net.head(ops.mixup(features, partner, ratio.to(features.dtype)))
+        return ops.mixup_cross_entropy(logits.float(), labels, labels[partner], ratio)
+
+    # ---- for records and reports
+
+    def pseudo_labels(self) -> dict[str, PseudoLabels]:
+        return self._domains
+
+    def snapshot(self, random: Randomness) -> dict[str, Tensor]:
+        """Prototypes of all domains, and 32 training pairs as the main phase would mix them now."""
+        shown: dict[str, Tensor] = {"merged": self.merged}
+        for name, found in self._domains.items():
+            shown |= {f"prototypes/{name}": found.prototypes, f"present/{name}": found.present}
+        random.rewind("snapshot")
+        rows = (random.uniform("snapshot", 32) * len(self.context.unlabeled)).long()
+        uniform = random.uniform("snapshot", 4, 32)
+        labels, uncertainty = self.labels[rows], self.uncertainty[rows]
+        partners = ops.sample_match(labels, self.index, uniform[0])
+        size = self.context.size
+        unlabeled = ops.center_crop(self.context.unlabeled.take(rows), size)
+        labeled = ops.center_crop(self.context.labeled.take(partners), size)
+        ratio = uniform[1]
+        if self.config.udmix:
+            ratio = ops.mixing_ratio(uncertainty, uniform[1], self.config.tau_ratio, self.config.threshold)
+        mixed = ops.ud_mix(labeled.float(), unlabeled.float(), ratio).round().to(torch.uint8)
+        return shown | {
+            "pairs/rows": rows,
+            "pairs/partners": partners,
+            "pairs/labels": labels,
+            "pairs/uncertainty": uncertainty,
+            "pairs/ratio": ratio,
+            "pairs/labeled": labeled,
+            "pairs/unlabeled": unlabeled,
+            "pairs/mixed": mixed,
+        }

@@ -1,0 +1,141 @@
+"""Networks f = h ∘ g: the four-convolution digits net or any timm backbone, and a weight-normed linear head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from proud.errors import UserError
+from proud.randomness import seed_for
+
+DEFAULT_BACKBONE = "resnet18.tv_in1k"
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What is needed to build a network again: stored beside every saved model."""
+
+    name: str  # "digits" or a timm name
+    classes: int
+    size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+class DigitsBackbone(nn.Module):
+    """4 × [3×3 convolution, 64 channels → ReLU → 2×2 max-pool], flattened: 256 features at 32×32."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        if size % 16:
+            raise UserError(f"The digits net needs a --size that is a multiple of 16, got {size}.")
+        channels = (3, 64, 64, 64, 64)
+        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in zip(channels, channels[1:], strict=False))
+        self.num_features = 64 * (size // 16) ** 2
+        for convolution in self.convolutions:
+            nn.init.kaiming_normal_(cast(nn.Conv2d, convolution).weight, nonlinearity="relu")
+            nn.init.zeros_(cast(Tensor, cast(nn.Conv2d, convolution).bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for convolution in self.convolutions:
+            # max-pool and ReLU commute; pooling first leaves a quarter of the ReLU's work
+            x = nn.functional.relu(nn.functional.max_pool2d(convolution(x), 2))
+        return x.flatten(1)
+
+
+class Net(nn.Module):
+    """f = h ∘ g. Calling it gives (features g(x), logits h(g(x)))."""
+
+    def __init__(self, backbone: nn.Module, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.num_features = num_features
+        linear = nn.Linear(num_features, num_classes)
+        nn.init.xavier_normal_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        self.head = nn.utils.parametrizations.weight_norm(linear)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.backbone(x)
+        return features, self.head(features)
+
+
+def choose_model(model: str, native_side: int) -> str:
+    if model != "auto":
+        return model
+    return "digits" if native_side <= 64 else DEFAULT_BACKBONE
+
+
+def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:
+    if name == "digits":
+        half = (0.5, 0.5, 0.5)
+        return ModelSpec(name, num_classes, size or 32, half, half)
+    import timm
+
+    try:
+        config = timm.get_pretrained_cfg(name)
+    except RuntimeError:
+        config = None
+    if config is None and not timm.is_model(name):
+        close = timm.list_models(f"*{name.split('.')[0]}*")[:5]
+        hint = f" Did you mean one of: {', '.join(close)}?" if close else ""
+        raise UserError(f"Unknown model {name!r}: give `digits` or a timm model name.{hint}")
+    mean = config.mean if config else (0.485, 0.456, 0.406)
+    std = config.std if config else (0.229, 0.224, 0.225)
+    side = config.input_size[-1] if config else 224
+    return ModelSpec(name, num_classes, size or side, tuple(mean), tuple(std))
+
+
+def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: str = "net") -> Net:
+    """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a safetensors file."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(seed, "init", purpose))
+        if spec.name == "digits":
+            backbone: nn.Module = DigitsBackbone(spec.size)
+        else:
+            backbone = _timm_backbone(spec, pretrained=weights == "auto")
+            if weights not in ("auto", "none"):
+                load_backbone(backbone, Path(weights))
+        return Net(backbone, cast(int, backbone.num_features), spec.classes)
+
+
+def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
+    import timm
+
+    create: Callable[..., nn.Module] = timm.create_model
+    try:
+        return create(spec.name, pretrained=pretrained, num_classes=0)
+    except Exception as error:
+        if not pretrained:
+            raise
+        raise UserError(
+            f"The pretrained weights of {spec.name} could not be downloaded ({type(error).__name__}). Give a local "
+            "copy with `--weights FILE.safetensors`, or start from random weights with `--weights none`."
+        ) from error
+
+
+def load_backbone(backbone: nn.Module, path: Path) -> None:
+    """Load safetensors weights with torchvision's names; a final `fc.*` may be there and is not used."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise UserError(f"--weights {path}: no such file.")
+    try:
+        found = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"--weights {path}: not a readable safetensors file ({error}).") from error
+    wanted = backbone.state_dict()
+    missing = [key for key in wanted if key not in found and not key.endswith("num_batches_tracked")]
+    wrong = [key for key in wanted if key in found and found[key].shape != wanted[key].shape]
+    if missing or wrong:
+        raise UserError(
+            f"--weights {path} does not fit the model: {len(missing)} tensors missing (e.g. {missing[:3]}), "
+            f"{len(wrong)} of another shape (e.g. {wrong[:3]})."
+        )
+    backbone.load_state_dict({key: found[key].float() for key in wanted if key in found}, strict=False)

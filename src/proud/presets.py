@@ -1,0 +1,25 @@
+"""Hyper-parameters per data set: the paper's (supplementary, section 1) and, where it is silent, ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PHOTOS: dict[str, Any] = {"lr": 0.001, "weight_decay": 0.01, "mixup": 2.0, "tau_uncertainty": 0.03, "flip": True}
+DIGITS: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.005, "mixup": 0.4, "tau_uncertainty": 0.1, "flip": False}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "pacs": {**PHOTOS, "epochs": 80, "pretrain_epochs": 30},
+    "office-home": {**PHOTOS, "epochs": 60, "pretrain_epochs": 30, "weight_decay": 0.0001, "tau_uncertainty": 0.02},
+    "digits-dg": {**DIGITS, "epochs": 800, "pretrain_epochs": 200},
+    "embedded": {**DIGITS, "epochs": 20, "pretrain_epochs": 30, "batch_size": 64},
+    # one's own data, by the kind of network
+    "photos": {**PHOTOS, "epochs": 60, "pretrain_epochs": 30},
+    "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100},
+}
+
+
+def preset(data: str, model: str = "auto") -> dict[str, Any]:
+    """Method settings for a benchmark's name or, for one's own data, for the kind of network."""
+    if data in PRESETS:
+        return PRESETS[data]
+    return PRESETS["small" if model == "digits" else "photos"]
