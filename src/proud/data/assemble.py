@@ -1,0 +1,204 @@
+"""From a catalog to a task: who is labeled, who is not, what is held out, and every image decoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proud.data.catalog import Catalog, DomainFiles, Entry
+from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+from proud.data.roles import Roles, assign_roles, where
+from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
+from proud.errors import UserError
+
+VALIDATION_STREAM = 0x76616C
+"""Sets the validation draw apart from every other use of the same seed."""
+
+
+class Row(NamedTuple):
+    """One image, known by what is in it. Sorting by the first field alone orders by content."""
+
+    content: str
+    entry: Entry
+
+
+def assemble(
+    catalog: Catalog,
+    *,
+    labeled: str,
+    test: str | None,
+    unlabeled: Sequence[str] | None = None,
+    size: int,
+    val: float = 0.1,
+    seed: int,
+    skip_bad: bool = False,
+    progress: bool = False,
+) -> Task:
+    """Decode everything that one run needs.
+
+    `unlabeled` None takes all the other domains. `val` is the share of the labeled domain kept for validation (0:
+    none); a split that the data set ships takes its place.
+    """
+    check_numbers(size, val)
+    roles = assign_roles(catalog, labeled, unlabeled, test)
+    return build_task(catalog, roles, size=size, val=val, seed=seed, skip_bad=skip_bad, progress=progress)
+
+
+def build_task(
+    catalog: Catalog, roles: Roles, *, size: int, val: float, seed: int, skip_bad: bool, progress: bool
+) -> Task:
+    reader = _Reader(catalog, stored_side(size), progress)
+    labeled = reader.ordered(roles.labeled)
+    train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
+    training_domain = reader.labeled(roles.labeled, train, roles.classes)
+    validation = reader.labeled(roles.labeled, held, roles.classes) if held else None
+    hidden = [reader.unlabeled(domain, roles.classes) for domain in roles.unlabeled]
+    test_rows = reader.ordered(roles.test) if roles.test else []
+    test = reader.labeled(roles.test, test_rows, roles.classes) if roles.test else None
+    if reader.bad and not skip_bad:
+        raise bad_files_error(reader.bad)
+    _check_survivors(training_domain, hidden, test)
+    trained_on = {row.content for row in train}.union(*(domain.ids for domain, _ in hidden))
+    report = {
+        "data": where(catalog),
+        "size": size,
+        "stored_side": reader.side,
+        "classes": list(roles.classes),
+        "domains": _domain_report(training_domain, validation, hidden, test),
+        "skipped": [file._asdict() for file in reader.bad],
+        "ignored_links": list(catalog.ignored_links),
+        "test_images_also_in_training": sum(row.content in trained_on for row in test_rows),
+    }
+    return Task(
+        training=TrainingData(roles.classes, training_domain, tuple(domain for domain, _ in hidden)),
+        evaluation=EvaluationData(validation, test, {audit.name: audit for _, audit in hidden}),
+        size=size,
+        report=report,
+    )
+
+
+def check_numbers(size: int, val: float) -> None:
+    if size < 8:
+        raise UserError(f"--size {size} is too small: images need at least 8 × 8 pixels")
+    if not 0 <= val < 1:
+        raise UserError(f"--val {val} must be a share from 0 (no validation) to below 1")
+
+
+def split_labeled(rows: list[Row], val: float, seed: int, *, ships_split: bool) -> tuple[list[Row], list[Row]]:
+    """(train, validation). Drawn per class: its share, at least one, but never a class's only image."""
+    if ships_split:
+        held = [row for row in rows if row.entry.split == "val"]
+        return [row for row in rows if row.entry.split == "train"], held if val > 0 else []
+    if val == 0:
+        return rows, []
+    by_class: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        by_class.setdefault(row.entry.label or "", []).append(place)
+    random = np.random.default_rng([VALIDATION_STREAM, seed])
+    chosen: set[int] = set()
+    for label in sorted(by_class):
+        places = by_class[label]
+        count = min(max(1, round(len(places) * val)), len(places) - 1)
+        chosen.update(random.permutation(places)[:count].tolist())
+    train = [row for place, row in enumerate(rows) if place not in chosen]
+    return train, [row for place, row in enumerate(rows) if place in chosen]
+
+
+def split_unlabeled(rows: list[Row], held_out: float | None, *, ships_split: bool) -> list[Row]:
+    """The rows to train on. Without a shipped split, the content's hash decides: no hidden label can shape it."""
+    if ships_split:
+        return [row for row in rows if row.entry.split == "train"]
+    if held_out is None:
+        return rows
+    return [row for row in rows if not row.content or int(row.content[:8], 16) / 2**32 >= held_out]
+
+
+@dataclass
+class _Reader:
+    """Hashes and decodes domains of one catalog, and remembers what was bad."""
+
+    catalog: Catalog
+    side: int
+    progress: bool
+    bad: list[BadFile] = field(default_factory=list)
+
+    def ordered(self, domain: DomainFiles) -> list[Row]:
+        """All images of a domain by content, so that no name and no folder has a say in the order."""
+        sources = [self.catalog.source(domain, entry) for entry in domain.entries]
+        contents = hash_all(sources, progress=self.progress, description=f"Reading {domain.name}")
+        rows = [Row(content, entry) for content, entry in zip(contents, domain.entries, strict=True)]
+        return sorted(rows, key=lambda row: (row.content, row.entry.label or "", row.entry.location))
+
+    def labeled(self, domain: DomainFiles, rows: list[Row], classes: tuple[str, ...]) -> LabeledDomain:
+        images, rows = self._decode(domain, rows)
+        return LabeledDomain(domain.name, images, class_numbers(rows, classes), classes)
+
+    def unlabeled(self, domain: DomainFiles, classes: tuple[str, ...]) -> tuple[UnlabeledDomain, Audit]:
+        rows = split_unlabeled(self.ordered(domain), self.catalog.held_out, ships_split=domain.ships_split)
+        images, rows = self._decode(domain, rows)
+        audit = Audit(domain.name, class_numbers(rows, classes), tuple(row.entry.location for row in rows))
+        return UnlabeledDomain(domain.name, images, tuple(row.content for row in rows)), audit
+
+    def _decode(self, domain: DomainFiles, rows: list[Row]) -> tuple[Tensor, list[Row]]:
+        images, kept, bad = decode_all(
+            [self.catalog.source(domain, row.entry) for row in rows],
+            self.side,
+            skip_bad=True,  # all domains are looked at first, then one error names every bad file
+            progress=self.progress,
+            description=f"Decoding {domain.name}",
+            names=[
+                row.entry.location if domain.pixels is None else f"{domain.name} {row.entry.location}" for row in rows
+            ],
+        )
+        self.bad.extend(bad)
+        return images, [rows[place] for place in kept]
+
+
+def class_numbers(rows: Sequence[Row], classes: tuple[str, ...]) -> Tensor:
+    number = {label: place for place, label in enumerate(classes)}
+    return torch.tensor([number.get(row.entry.label or "", UNKNOWN) for row in rows], dtype=torch.int64)
+
+
+def _check_survivors(
+    labeled: LabeledDomain, hidden: Sequence[tuple[UnlabeledDomain, Audit]], test: LabeledDomain | None
+) -> None:
+    """After bad files and held-out shares are gone, is everything still there?"""
+    present = set(labeled.labels.tolist())
+    gone = [label for number, label in enumerate(labeled.classes) if number not in present]
+    if gone:
+        raise UserError(f"No usable training images for {', '.join(gone)} in the labeled domain {labeled.name!r}")
+    for domain in (*(unlabeled for unlabeled, _ in hidden), test):
+        if domain is not None and not len(domain):
+            raise UserError(f"No usable images are left in the domain {domain.name!r}")
+
+
+def _domain_report(
+    labeled: LabeledDomain,
+    validation: LabeledDomain | None,
+    hidden: Sequence[tuple[UnlabeledDomain, Audit]],
+    test: LabeledDomain | None,
+) -> dict[str, dict[str, Any]]:
+    report: dict[str, dict[str, Any]] = {
+        labeled.name: {
+            "role": "labeled",
+            "images": len(labeled),
+            "validation": 0 if validation is None else len(validation),
+            "per_class": _per_class(labeled),
+        }
+    }
+    for domain, audit in hidden:
+        report[domain.name] = {"role": "unlabeled", "images": len(domain), "audited": audit.known}
+    if test is not None:
+        report[test.name] = {"role": "test", "images": len(test), "per_class": _per_class(test)}
+    return report
+
+
+def _per_class(domain: LabeledDomain) -> dict[str, int]:
+    counts = Counter(domain.labels.tolist())
+    return {label: counts[number] for number, label in enumerate(domain.classes)}

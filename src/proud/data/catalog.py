@@ -1,0 +1,227 @@
+"""Where the images are, before any is decoded: folders, a CSV file, or arrays in memory."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from proud.errors import UserError
+
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One image: its path below the root (or its row in an array), its class where stated, its shipped split."""
+
+    location: str
+    label: str | None
+    split: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DomainFiles:
+    """The images of one domain. `pixels` [N,H,W,C] holds them if they are in memory rather than in files."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    empty_classes: tuple[str, ...] = ()
+    pixels: np.ndarray | None = None
+
+    @property
+    def ships_split(self) -> bool:
+        return any(entry.split for entry in self.entries)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """All domains below one root.
+
+    `held_out`: the share that is not trained on by this data set's convention, although it ships no split.
+    """
+
+    name: str
+    root: Path | None
+    domains: dict[str, DomainFiles]
+    held_out: float | None = None
+    ignored_links: tuple[str, ...] = field(default=())
+
+    def source(self, domain: DomainFiles, entry: Entry) -> Path | np.ndarray:
+        """Where to read one image from."""
+        if domain.pixels is not None:
+            return domain.pixels[int(entry.location)]
+        return (self.root or Path()) / entry.location
+
+
+def scan_folder(root: Path | str) -> Catalog:
+    """`ROOT/<domain>/<class>/*`, or images at any depth for domains without classes.
+
+    An image's label is the first folder below its domain, if there is one.
+    """
+    top = Path(root)
+    if not top.is_dir():
+        raise UserError(f"There is no folder {top}. Expected: ROOT/<domain>/<class>/<image files>")
+    walk = _Walk(top)
+    domains: dict[str, DomainFiles] = {}
+    for folder in walk.folders(top):
+        found = [path.relative_to(top) for path in walk.images(folder)]
+        found.sort(key=lambda path: path.as_posix())
+        entries = tuple(Entry(path.as_posix(), path.parts[1] if len(path.parts) > 2 else None) for path in found)
+        labels = {entry.label for entry in entries}
+        empty = tuple(sorted(sub.name for sub in walk.folders(folder) if sub.name not in labels))
+        domains[folder.name] = DomainFiles(folder.name, entries, empty)
+    if not any(domain.entries for domain in domains.values()):
+        raise UserError(_nothing_found(top, walk))
+    return Catalog(top.name or str(top), top, domains, ignored_links=tuple(sorted(set(walk.ignored_links))))
+
+
+class _Walk:
+    """Visits visible files and folders; links are followed only if they stay below the root and do not loop."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.real_root = root.resolve()
+        self.ignored_links: list[str] = []
+
+    def folders(self, folder: Path) -> list[Path]:
+        return sorted(Path(entry.path) for entry in self._visible(folder) if entry.is_dir() and self._may_follow(entry))
+
+    def images(self, folder: Path, trail: tuple[Path, ...] = ()) -> Iterator[Path]:
+        """`trail`: the real folders from which links led here."""
+        for entry in self._visible(folder):
+            if entry.is_dir():
+                if self._may_follow(entry, trail):
+                    here = (Path(os.path.realpath(folder)),) if entry.is_symlink() else ()
+                    yield from self.images(Path(entry.path), trail + here)
+            elif Path(entry.name).suffix.lower() in IMAGE_SUFFIXES and self._may_follow(entry):
+                yield Path(entry.path)
+
+    def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                return [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError as error:
+            raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}") from error
+
+    def _may_follow(self, entry: os.DirEntry[str], trail: tuple[Path, ...] = ()) -> bool:
+        if not entry.is_symlink():
+            return True
+        link = Path(entry.path)
+        target = Path(os.path.realpath(link))
+        loops = any(step.is_relative_to(target) for step in (*trail, Path(os.path.realpath(link.parent))))
+        if loops or not target.is_relative_to(self.real_root):
+            self.ignored_links.append(link.relative_to(self.root).as_posix())
+            return False
+        return True
+
+
+def _nothing_found(root: Path, walk: _Walk) -> str:
+    loose = sum(1 for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+    text = f"No images in the domain folders of {root}. Expected: ROOT/<domain>/<class>/<image files>"
+    if loose:
+        text += f"; found {loose} images directly in it, outside any domain folder"
+    if walk.ignored_links:
+        text += f". Links that leave the folder are not followed: {some(sorted(set(walk.ignored_links)))}"
+    return text
+
+
+def scan_csv(path: Path | str) -> Catalog:
+    """A table with the columns path, domain, label and perhaps split; paths are relative to the table's folder."""
+    table = Path(path)
+    rows = _read_table(table)
+    base, real_folders = table.parent, _RealFolders(table.parent)
+    problems: list[str] = []
+    seen: dict[str, int] = {}
+    entries: dict[str, list[Entry]] = {}
+    for line, row in rows:
+        location, domain, split = row["path"], row["domain"], row.get("split") or None
+        if not location or not domain:
+            problems.append(f"line {line}: no {'path' if not location else 'domain'}")
+        elif split not in (None, "train", "val"):
+            problems.append(f"line {line}: split {split!r} is neither 'train' nor 'val' nor empty")
+        elif location in seen:
+            problems.append(f"line {line}: {location} is listed before, in line {seen[location]}")
+        elif not real_folders.hold(base / location):
+            problems.append(f"line {line}: {location} is outside the table's folder")
+        elif not (base / location).is_file():
+            problems.append(f"line {line}: there is no file {location}")
+        else:
+            entries.setdefault(domain, []).append(Entry(location, row["label"] or None, split))
+        seen.setdefault(location, line)
+    for domain, found in entries.items():
+        if len({entry.split is None for entry in found}) > 1:
+            problems.append(f"domain {domain}: some rows state a split and some do not")
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        more = [f"  … and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        raise UserError("\n".join([f"{count} in {table}:", *(f"  {text}" for text in problems[:SHOWN]), *more]))
+    domains = {
+        name: DomainFiles(name, tuple(sorted(entries[name], key=lambda entry: entry.location)))
+        for name in sorted(entries)
+    }
+    return Catalog(table.stem, base, domains)
+
+
+def _read_table(table: Path) -> list[tuple[int, dict[str, str]]]:
+    """(line number, row) for every row, cells and column names without surrounding blanks."""
+    if not table.is_file():
+        raise UserError(f"There is no file {table}. Expected: a CSV file with the columns path, domain, label")
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            columns = [(name or "").strip().lower() for name in reader.fieldnames or ()]
+            missing = [name for name in ("path", "domain", "label") if name not in columns]
+            if missing:
+                hint = " The columns must be separated by commas." if len(columns) == 1 else ""
+                raise UserError(
+                    f"{table} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: its first line "
+                    f"must name path, domain and label (split is optional); it names {', '.join(columns) or 'nothing'}."
+                    + hint
+                )
+            reader.fieldnames = columns
+            rows = [
+                (reader.line_num, {name: (row[name] or "").strip() for name in columns if isinstance(name, str)})
+                for row in reader
+            ]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{table} cannot be read as a CSV file in UTF-8: {error}") from error
+    except OSError as error:
+        raise UserError(f"{table} cannot be read: {error.strerror or error}") from error
+    if not rows:
+        raise UserError(f"{table} has no rows below its column names")
+    return rows
+
+
+class _RealFolders:
+    """Says whether a path stays below a folder once links and `..` are followed; each folder is looked up once."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base.resolve()
+        self.real: dict[Path, Path] = {}
+
+    def hold(self, path: Path) -> bool:
+        if path.is_symlink():
+            return path.resolve().is_relative_to(self.base)
+        folder = self.real.get(path.parent)
+        if folder is None:
+            folder = self.real[path.parent] = path.parent.resolve()
+        return folder.is_relative_to(self.base)
+
+
+def array_domain(name: str, images: np.ndarray, labels: Sequence[str | None]) -> DomainFiles:
+    """A domain whose pixels [N,H,W,1 or 3] uint8 are in memory."""
+    entries = tuple(Entry(str(row), label) for row, label in enumerate(labels))
+    return DomainFiles(name, entries, pixels=images)
+
+
+def some(names: Iterable[str]) -> str:
+    """The first few of many names, and how many more there are."""
+    every = list(names)
+    rest = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + rest

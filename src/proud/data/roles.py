@@ -1,0 +1,121 @@
+"""Which domain plays which part, checked before a single image is decoded."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proud.data.catalog import Catalog, DomainFiles, some
+from proud.errors import UserError
+
+
+@dataclass(frozen=True)
+class Roles:
+    labeled: DomainFiles
+    unlabeled: tuple[DomainFiles, ...]
+    test: DomainFiles | None
+    classes: tuple[str, ...]
+
+
+def assign_roles(
+    catalog: Catalog, labeled: str, unlabeled: Sequence[str] | None, test: str | None, *, more_unlabeled: bool = False
+) -> Roles:
+    """`unlabeled` None: all the other domains. `more_unlabeled`: further ones come from elsewhere."""
+    if test is not None and labeled == test:
+        raise UserError(f"{labeled!r} is both the labeled and the test domain; they must differ. {_there_are(catalog)}")
+    source = _with_images(catalog, labeled)
+    target = None if test is None else _with_images(catalog, test)
+    if unlabeled is None:
+        names = [name for name, domain in catalog.domains.items() if name not in (labeled, test) and domain.entries]
+    else:
+        names = list(unlabeled)
+    for name, role in ((labeled, "labeled"), (test, "test")):
+        if name in names:
+            raise UserError(f"{name!r} is the {role} domain and cannot be an unlabeled one too")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise UserError(f"Listed twice among the unlabeled domains: {', '.join(repeated)}")
+    others = tuple(_with_images(catalog, name) for name in names)
+    if not others and not more_unlabeled:
+        raise UserError(f"No unlabeled domain is left: at least one is needed. {_there_are(catalog)}")
+    classes = _classes(source)
+    if target is not None:
+        _check_test_labels(target, source.name, classes)
+    return Roles(source, others, target, classes)
+
+
+def sort_classes(labels: set[str]) -> tuple[str, ...]:
+    """Alphabetically; numerically if all are whole numbers."""
+    if all(_is_integer(label) for label in labels):
+        return tuple(sorted(labels, key=lambda label: (int(label), label)))
+    return tuple(sorted(labels))
+
+
+def find_domain(catalog: Catalog, name: str) -> DomainFiles:
+    """The domain of exactly this name, or an error that lists those there are."""
+    if name in catalog.domains:
+        return catalog.domains[name]
+    close = difflib.get_close_matches(name.lower(), [known.lower() for known in catalog.domains], n=1)
+    meant = next((known for known in catalog.domains if close and known.lower() == close[0]), None)
+    hint = f" Did you mean {meant!r}?" if meant else ""
+    raise UserError(f"There is no domain {name!r} in {where(catalog)}.{hint} {_there_are(catalog)}")
+
+
+def where(catalog: Catalog) -> str:
+    return catalog.name if catalog.root is None else str(catalog.root)
+
+
+def _with_images(catalog: Catalog, name: str) -> DomainFiles:
+    domain = find_domain(catalog, name)
+    if not domain.entries:
+        links = [link for link in catalog.ignored_links if link == name or link.startswith(f"{name}/")]
+        hint = f" Links that leave the data folder are not followed: {some(links)}." if links else ""
+        raise UserError(f"The domain {name!r} in {where(catalog)} has no images.{hint}")
+    return domain
+
+
+def _there_are(catalog: Catalog) -> str:
+    return f"The domains are: {', '.join(name for name, domain in catalog.domains.items() if domain.entries)}"
+
+
+def _is_integer(label: str) -> bool:
+    return label.isascii() and label.removeprefix("-").isdigit()
+
+
+def _classes(source: DomainFiles) -> tuple[str, ...]:
+    without = [entry.location for entry in source.entries if entry.label is None]
+    if without:
+        raise UserError(
+            f"{len(without)} of {len(source.entries)} images of the labeled domain {source.name!r} have no label: "
+            f"{some(without)}. Put each into a folder named after its class (or fill the label column)"
+        )
+    if source.empty_classes:
+        raise UserError(
+            f"No images in the class folder{'s' if len(source.empty_classes) > 1 else ''} {some(source.empty_classes)} "
+            f"of the labeled domain {source.name!r}: add some, or remove the folder"
+        )
+    classes = sort_classes({entry.label for entry in source.entries if entry.label is not None})
+    if len(classes) < 2:
+        raise UserError(
+            f"The labeled domain {source.name!r} has only one class, {classes[0]!r}; at least two are needed"
+        )
+    missing = set(classes) - {entry.label for entry in source.entries if entry.split != "val"}
+    if missing:
+        raise UserError(f"No training images for {some(sorted(missing))} in the labeled domain {source.name!r}")
+    return classes
+
+
+def _check_test_labels(target: DomainFiles, source_name: str, classes: tuple[str, ...]) -> None:
+    without = [entry.location for entry in target.entries if entry.label is None]
+    if without:
+        raise UserError(
+            f"{len(without)} of {len(target.entries)} images of the test domain {target.name!r} have no label, so "
+            f"accuracy cannot be measured on them: {some(without)}"
+        )
+    unknown = sort_classes({entry.label for entry in target.entries if entry.label is not None} - set(classes))
+    if unknown:
+        raise UserError(
+            f"The test domain {target.name!r} has labels that the labeled domain {source_name!r} lacks: "
+            f"{some(unknown)}. Known classes: {some(classes)}"
+        )

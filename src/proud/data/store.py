@@ -1,0 +1,236 @@
+"""From image files to one uint8 tensor: every image is decoded once, to the same square size."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from proud.errors import UserError
+
+Source = Path | bytes | np.ndarray
+"""Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
+
+MAX_PIXELS = 100_000_000
+FORMATS = ("PNG", "JPEG", "MPO", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+ROWS_PER_JOB = 32
+SECONDS_BEFORE_BAR = 1.0
+NAMED_BAD_FILES = 10
+
+
+class BadImage(Exception):
+    """One image cannot be used; the text says why."""
+
+
+class BadFile(NamedTuple):
+    path: str
+    reason: str
+
+
+def stored_side(size: int) -> int:
+    """The side at which images are kept, 1/8 larger than the network's: training crops from it at random."""
+    return round(size * 1.125)
+
+
+def content_hash(source: Source) -> str:
+    """SHA-256 of the file's bytes, or of an array's shape and pixels."""
+    if isinstance(source, np.ndarray):
+        return hashlib.sha256(repr(source.shape).encode() + source.tobytes()).hexdigest()
+    return hashlib.sha256(_read(source)).hexdigest()
+
+
+def hash_all(sources: Sequence[Source], *, progress: bool = False, description: str = "Reading") -> list[str]:
+    """The content hash of every source; an unreadable file hashes to the empty string, and decoding names it."""
+    hashes = [""] * len(sources)
+
+    def hash_row(row: int) -> None:
+        try:
+            hashes[row] = content_hash(sources[row])
+        except BadImage:
+            hashes[row] = ""
+
+    _in_threads(hash_row, len(sources), progress, description)
+    return hashes
+
+
+def decode(source: Source, side: int) -> Tensor:
+    """One image as uint8 [3, side, side]: upright, the shorter side scaled to `side`, the centre square kept."""
+    return torch.from_numpy(_decode_pixels(source, side)).permute(2, 0, 1).contiguous()
+
+
+def decode_all(
+    sources: Sequence[Source],
+    side: int,
+    *,
+    skip_bad: bool = False,
+    progress: bool = False,
+    description: str = "Decoding",
+    names: Sequence[str] | None = None,
+) -> tuple[Tensor, list[int], list[BadFile]]:
+    """Decode into one tensor [K,3,side,side]; also the K source rows that are in it, and the bad files.
+
+    Without `skip_bad` a bad file is an error. `names` says what to call each source in it.
+    """
+    images = torch.empty((len(sources), 3, side, side), dtype=torch.uint8)
+    target = images.numpy()
+    reasons: dict[int, str] = {}
+
+    def decode_row(row: int) -> None:
+        try:
+            target[row] = _decode_pixels(sources[row], side).transpose(2, 0, 1)
+        except BadImage as error:
+            reasons[row] = str(error)
+
+    Image.init()  # PIL's own first-use setup is not made for several threads
+    _in_threads(decode_row, len(sources), progress, description)
+    bad = [BadFile(names[row] if names else _name_of(sources[row], row), reasons[row]) for row in sorted(reasons)]
+    if bad and not skip_bad:
+        raise bad_files_error(bad)
+    kept = [row for row in range(len(sources)) if row not in reasons]
+    if bad:
+        for place, row in enumerate(kept):  # close the gaps in place: the tensor may be most of the memory
+            target[place] = target[row]
+    return images[: len(kept)], kept, bad
+
+
+def bad_files_error(bad: Sequence[BadFile]) -> UserError:
+    lines = [f"  {file.path}: {file.reason}" for file in bad[:NAMED_BAD_FILES]]
+    if len(bad) > NAMED_BAD_FILES:
+        lines.append(f"  … and {len(bad) - NAMED_BAD_FILES} more")
+    images = "1 image" if len(bad) == 1 else f"{len(bad)} images"
+    return UserError(
+        "\n".join([f"{images} cannot be used:", *lines, "Repair or remove them, or go on without them: --skip-bad"])
+    )
+
+
+def _read(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    try:
+        return source.read_bytes()
+    except OSError as error:
+        raise BadImage(f"cannot be read ({error.strerror or error})") from error
+
+
+def _decode_pixels(source: Source, side: int) -> np.ndarray:
+    """uint8 [side, side, 3]."""
+    if isinstance(source, np.ndarray):
+        pixels = np.ascontiguousarray(np.broadcast_to(source, (*source.shape[:2], 3)))
+        return np.asarray(_square(Image.fromarray(pixels), side))
+    content = _read(source)
+    if not content:
+        raise BadImage("the file is empty (0 bytes)")
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise BadImage(f"{width} × {height} pixels are too many (limit {MAX_PIXELS // 1_000_000} million)")
+            image.draft(None, (2 * side, 2 * side))  # JPEG can skip detail; twice the side keeps the quality
+            upright = ImageOps.exif_transpose(image)
+            return np.asarray(_square(to_rgb(upright), side))
+    except (BadImage, MemoryError):
+        raise
+    except UnidentifiedImageError as error:
+        raise BadImage("not an image, or of a format that is not supported") from error
+    except Image.DecompressionBombError as error:
+        raise BadImage(f"too many pixels (limit {MAX_PIXELS // 1_000_000} million)") from error
+    except Exception as error:  # PIL's decoders answer broken content with errors of every kind
+        raise BadImage(f"broken or truncated ({error})") from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """RGB with 8 bits; transparency over white, deep greys scaled by the range of their bits."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode == "F":
+        raise BadImage("floating-point pixels have no fixed range; save it with 8 or 16 bits")
+    if image.mode.startswith("I"):
+        return Image.fromarray(_deep_grey_to_bytes(image)).convert("RGB")
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        rgba = image.convert("RGBA")
+        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def _deep_grey_to_bytes(image: Image.Image) -> np.ndarray:
+    bits = 16
+    tags = getattr(image, "tag_v2", None)  # TIFF alone states other depths
+    if tags is not None:
+        bits = int(tags.get(258, (bits,))[0])
+    values = np.asarray(image)
+    if bits > 16:  # PIL holds these as signed numbers
+        signed = tags is not None and tags.get(339, (1,))[0] == 2
+        values = values.clip(min=0) if signed else values.view(np.uint32)
+        bits = 31 if signed else 32
+    return np.rint(values.astype(np.float64) * (255 / (2**bits - 1))).clip(0, 255).astype(np.uint8)
+
+
+def _square(image: Image.Image, side: int) -> Image.Image:
+    width, height = image.size
+    short = min(width, height)
+    left, top = (width - short) // 2, (height - short) // 2
+    box = (left, top, left + short, top + short)
+    if short == side:
+        return image.crop(box)
+    return image.resize((side, side), Image.Resampling.BILINEAR, box=box)
+
+
+def _name_of(source: Source, row: int) -> str:
+    return str(source) if isinstance(source, Path) else f"image {row}"
+
+
+def _in_threads(work: Callable[[int], None], count: int, progress: bool, description: str) -> None:
+    """Call `work` for every row in several threads: PIL, hashing and reading let go of the interpreter's lock."""
+
+    def job(start: int) -> int:
+        rows = range(start, min(start + ROWS_PER_JOB, count))
+        for row in rows:
+            work(row)
+        return len(rows)
+
+    with ThreadPoolExecutor(max_workers=_workers()) as pool:
+        try:
+            for _ in _with_bar(pool.map(job, range(0, count, ROWS_PER_JOB)), count, progress, description):
+                pass
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _workers() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(32, cores)
+
+
+def _with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) -> Iterator[int]:
+    """Pass on the steps; once they have taken a second, also show a progress bar on stderr."""
+    if not enabled:
+        yield from steps
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
+
+    begin, done = time.monotonic(), 0
+    with ExitStack() as open_bar:
+        bar: Progress | None = None
+        for step in steps:
+            done += step
+            if bar is None and time.monotonic() - begin > SECONDS_BEFORE_BAR:
+                columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+                bar = open_bar.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+                task = bar.add_task(description, total=total)
+            if bar is not None:
+                bar.update(task, completed=done)
+            yield step
