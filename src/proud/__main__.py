@@ -1,0 +1,3 @@
+from proud.cli import main
+
+main()

@@ -1,0 +1,200 @@
+"""What the commands show: progress bars, tables, and what to do next."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from proud.config import Options, RunConfig
+from proud.errors import UserError
+from proud.training import loop
+from proud.training.run import Stopped, default_folder, read_run
+from proud.training.run import train as train_run
+
+if TYPE_CHECKING:
+    from proud.cli import EvaluateArguments, PredictArguments
+    from proud.methods.base import MethodConfig
+
+console = Console()
+
+
+class TrainingBar:
+    """A live bar over all steps of a run, with the newest numbers beside it."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+        )
+        self.progress = Progress(*columns, console=console, disable=quiet)
+        self.title = title
+        self.bars: dict[str, Any] = {}
+
+    def __enter__(self) -> TrainingBar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, now: loop.Progress) -> None:
+        if now.stage not in self.bars:
+            label = f"{escape(self.title)} {now.stage}"
+            self.bars[now.stage] = self.progress.add_task(label, total=now.epochs * now.steps, numbers="")
+        done = (now.epoch - 1) * now.steps + now.step
+        shown = {"numbers": numbers(now.record)} if now.record else {}
+        self.progress.update(self.bars[now.stage], completed=done, **shown)
+
+
+def numbers(record: dict[str, Any]) -> str:
+    """The newest record in a few words."""
+    words = [f"epoch {record['epoch']}", f"loss {record['losses']['loss']:.3f}"]
+    words += [f"{name} {100 * record[key]:.1f}%" for name, key in (("val", "val_accuracy"), ("test", "test_accuracy")) if key in record]
+    for name, domain in record.get("domains", {}).items():
+        right = f" PL {100 * domain['accuracy']:.0f}%" if "accuracy" in domain else ""
+        ratio = f" λ {domain['lambda']:.2f}" if "lambda" in domain else ""
+        words.append(f"{escape(name)}:{right}{ratio}")
+    return " · ".join(words)
+
+
+def train(run: RunConfig, settings: MethodConfig, options: Options) -> int:
+    folder = options.out or default_folder(run)
+    started = time.monotonic()
+    try:
+        with TrainingBar(run.method, options.quiet) as bar:
+            result = train_run(run, settings, options, watch=bar)
+    except Stopped:
+        console.print(f"Stopped. Go on with the same command and [bold]--resume[/bold]; the run is in {escape(folder)}.")
+        return 130
+    show_result(result, time.monotonic() - started)
+    return 0
+
+
+def show_result(result: dict[str, Any], seconds: float) -> None:
+    folder = result["folder"]
+    task = read_run(Path(folder))["task"]
+    table = Table(title=f"{escape(folder)} ({seconds:.0f} s)", title_justify="left")
+    table.add_column("domain")
+    table.add_column("role")
+    table.add_column("images", justify="right")
+    table.add_column("accuracy, mean of the last epochs")
+    for name, domain in task["domains"].items():
+        table.add_row(escape(name), domain["role"], str(domain["images"]), _domain_result(result, name, domain["role"]))
+    console.print(table)
+    if task["skipped"]:
+        console.print(f"{len(task['skipped'])} unreadable images were left out; run.json names them.")
+    console.print(f"Next: [bold]proud predict {escape(folder)} IMAGES --out predictions.csv[/bold]", soft_wrap=True)
+
+
+def _domain_result(result: dict[str, Any], name: str, role: str) -> str:
+    if role == "labeled" and "val_accuracy" in result:
+        return f"{100 * result['val_accuracy']:.1f} % on its validation images"
+    if role == "test" and "test_accuracy" in result:
+        return f"{100 * result['test_accuracy']:.1f} %"
+    first, last = (result.get(key, {}).get(name, {}).get("accuracy") for key in ("domains_first", "domains_last"))
+    if role == "unlabeled" and first is not None and last is not None:
+        return f"pseudo-labels {100 * first:.1f} % → {100 * last:.1f} %"
+    return "–"
+
+
+def demo(out: Path, seed: int) -> int:
+    """Source-only against ProUD: pen labeled, street unseen, texture and print unlabeled."""
+    from proud.methods import method_config
+    from proud.presets import preset
+
+    if out.exists() and not (out / "proud" / "run.json").is_file() and any(out.iterdir()):
+        raise UserError(f"{out} holds other files. Choose another --out.")
+    console.print("[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
+                  "[bold]print[/bold], tested on the unseen [bold]street[/bold]")
+    results = {}
+    for method in ("erm", "proud"):
+        shutil.rmtree(out / method, ignore_errors=True)
+        run = RunConfig(data="embedded", labeled="pen", test="street", method=method, seed=seed)
+        settings = method_config(method, **preset("embedded"))
+        # source-only needs no watching; its score is the mean of the last five epochs all the same
+        options = replace(Options(), out=str(out / method), eval_every=5 if method == "erm" else 1, device="auto")
+        with TrainingBar("source-only" if method == "erm" else "ProUD") as bar:
+            results[method] = train_run(run, settings, options, watch=bar)
+    show_demo(results, out)
+    return 0
+
+
+def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
+    table = Table(title="Accuracy on the unseen domain (street)", title_justify="left")
+    table.add_column("method")
+    table.add_column("street", justify="right")
+    table.add_column("pseudo-labels, start → end")
+    for method, name in (("erm", "source-only (ERM)"), ("proud", "ProUD")):
+        result = results[method]
+        labels = ", ".join(
+            f"{escape(domain)} {100 * first['accuracy']:.0f} % → {100 * result['domains_last'][domain]['accuracy']:.0f} %"
+            for domain, first in result.get("domains_first", {}).items()
+        )
+        table.add_row(name, f"{100 * result['test_accuracy']:.1f} %", labels or "–")
+    console.print(table)
+    gain = 100 * (results["proud"]["test_accuracy"] - results["erm"]["test_accuracy"])
+    console.print(f"ProUD is {abs(gain):.1f} points {'above' if gain >= 0 else 'BELOW'} source-only.")
+    console.print(f"Files of the runs: {escape(str(out / 'proud'))} and {escape(str(out / 'erm'))}")
+    console.print("Your own data, as folders ROOT/<domain>/<class>/* (class folders are needed in the labeled domain only):")
+    console.print("  [bold].venv/bin/proud train --data ROOT --labeled NAME --test none --out runs/mine[/bold]", soft_wrap=True)
+
+
+def evaluate(arguments: EvaluateArguments) -> int:
+    from proud.deploy.evaluate import evaluate_domain
+
+    row = evaluate_domain(arguments)
+    table = Table(title=f"{escape(str(arguments.run))} on {escape(arguments.domain)}", title_justify="left")
+    table.add_column("class")
+    table.add_column("images", justify="right")
+    table.add_column("accuracy", justify="right")
+    for name, count, right in row["per_class"]:
+        table.add_row(escape(name), str(count), f"{100 * right / count:.1f} %" if count else "–")
+    table.add_section()
+    table.add_row("all", str(row["images"]), f"{100 * row['accuracy']:.1f} %")
+    console.print(table)
+    return 0
+
+
+def predict(arguments: PredictArguments) -> int:
+    from proud.deploy.predict import find_images, load_model, predict_files, write_predictions
+
+    if arguments.out.exists() and not arguments.overwrite:
+        raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
+    if not arguments.images:
+        raise UserError("Name the images or folders to classify: proud predict RUN IMAGES --out predictions.csv")
+    model = load_model(arguments.run, arguments.device)
+    files = find_images(arguments.images)
+    rows, bad = predict_files(model, files, skip_bad=arguments.skip_bad, progress=True)
+    if not rows:
+        raise UserError(f"None of the {len(files)} images could be read; the first: {bad[0].name}: {bad[0].reason}")
+    write_predictions(arguments.out, rows)
+    console.print(f"{len(rows)} images → {escape(str(arguments.out))}" + (f"; {len(bad)} unreadable left out" if bad else ""))
+    return 0
+
+
+def check_data(name: str, root: str) -> int:
+    from proud.data.benchmarks import check
+
+    report = check(name, root or None)
+    table = Table(title=f"{escape(name)}", title_justify="left")
+    for column in ("domain", "found", "expected", "status"):
+        table.add_column(column, justify="left" if column in ("domain", "status") else "right")
+    for row in report.rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console.print(table)
+    console.print(escape(report.text))
+    return 0 if report.complete else 1

@@ -1,0 +1,48 @@
+"""Measuring a saved model on a labeled domain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from proud.data.benchmarks import catalog_for
+from proud.data.domain import LabeledDomain
+from proud.data.roles import find_domain
+from proud.data.store import bad_files_error, decode_all, stored_side
+from proud.deploy.predict import Model, load_model
+from proud.errors import UserError
+
+if TYPE_CHECKING:
+    from proud.cli import EvaluateArguments
+
+
+def read_domain(model: Model, data: str, root: str, name: str, skip_bad: bool) -> LabeledDomain:
+    """One domain's images with their labels, in the model's input format."""
+    catalog = catalog_for(data, root or None)
+    domain = find_domain(catalog, name)
+    numbers = {label: k for k, label in enumerate(model.classes)}
+    strange = sorted({str(entry.label) for entry in domain.entries if entry.label not in numbers})
+    if strange:
+        raise UserError(
+            f"Images of {name!r} have labels that the model does not know: {', '.join(strange[:5])}. "
+            f"It knows {', '.join(model.classes[:20])}."
+        )
+    sources = [catalog.source(domain, entry) for entry in domain.entries]
+    images, kept, bad = decode_all(sources, stored_side(model.spec.size), skip_bad=True, progress=True, description=f"Reading {name}")
+    if bad and not skip_bad:
+        raise bad_files_error(bad)
+    labels = torch.tensor([numbers[str(domain.entries[place].label)] for place in kept])
+    return LabeledDomain(name, images, labels, model.classes)
+
+
+def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
+    model = load_model(arguments.run, arguments.device)
+    data, root = arguments.data or model.config.get("data", ""), arguments.root or model.config.get("root", "")
+    domain = read_domain(model, data, root, arguments.domain, arguments.skip_bad)
+    right = model.logits(domain.images).argmax(1) == domain.labels
+    per_class = []
+    for k, name in enumerate(model.classes):
+        mine = domain.labels == k
+        per_class.append((name, int(mine.sum()), int((mine & right).sum())))
+    return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class}

@@ -1,0 +1,71 @@
+"""Measuring a network: logits of stored images, accuracies on validation and test, pseudo-label accuracy by audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proud import ops
+from proud.data.domain import EvaluationData, LabeledDomain
+from proud.models import ModelSpec, Net
+from proud.ops import PseudoLabels
+
+
+@torch.no_grad()
+def forward_all(net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str) -> tuple[Tensor, Tensor]:
+    """Features and logits (float32, on the device) of stored uint8 images, in evaluation view and mode."""
+    chunk = 1024 if spec.size <= 64 else 128
+    was_training = net.training
+    net.eval()
+    found = []
+    for part in images.split(chunk):
+        x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            features, logits = net(x)
+        found.append((features.float(), logits.float()))
+    net.train(was_training)
+    return torch.cat([f for f, _ in found]), torch.cat([l for _, l in found])
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    return (logits.argmax(1) == labels).float().mean().item()
+
+
+class Evaluator:
+    """The only holder of validation, test and audit labels during training; methods never see it."""
+
+    def __init__(self, data: EvaluationData, spec: ModelSpec, device: torch.device, precision: str) -> None:
+        self.data, self.spec, self.device, self.precision = data, spec, device, precision
+        self._sets: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, domain in (("val", data.validation), ("test", data.test)):
+            if domain is not None and len(domain.labels):
+                keep = device if self._fits(domain) else torch.device("cpu")
+                self._sets[name] = (domain.images.to(keep), domain.labels.to(device))
+        self._audits = {name: audit.labels.to(device) for name, audit in data.audits.items()}
+
+    def _fits(self, domain: LabeledDomain) -> bool:
+        if self.device.type == "cpu":
+            return True
+        return domain.images.numel() < 0.25 * torch.cuda.mem_get_info(self.device)[0]
+
+    def logits(self, net: Net) -> dict[str, tuple[Tensor, Tensor]]:
+        """`val` and `test` -> (logits, labels), as far as there are such sets."""
+        return {
+            name: (forward_all(net, images, self.spec, self.device, self.precision)[1], labels)
+            for name, (images, labels) in self._sets.items()
+        }
+
+    def scores(self, net: Net) -> dict[str, float]:
+        return {f"{name}_accuracy": accuracy(logits, labels) for name, (logits, labels) in self.logits(net).items()}
+
+    def audit(self, name: str, found: PseudoLabels) -> dict[str, Any]:
+        """Accuracy of a domain's pseudo-labels on the images whose true label happens to be known."""
+        truth = self._audits.get(name)
+        if truth is None or len(truth) != len(found.labels):
+            return {}
+        known = truth >= 0
+        if not bool(known.any()):
+            return {}
+        return {"accuracy": (found.labels == truth)[known].float().mean().item()}

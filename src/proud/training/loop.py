@@ -1,0 +1,162 @@
+"""The one loop: feeds batches to a method, counts, records, evaluates and saves at epoch boundaries."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proud import ops
+from proud.data.domain import Task
+from proud.errors import UserError
+from proud.evaluation import Evaluator
+from proud.methods.base import Method, Stage
+from proud.randomness import Randomness
+from proud.training.checkpoint import Position, load_checkpoint, save_checkpoint
+from proud.training.records import Records
+from proud.training.snapshot import moment_of, save_snapshot
+
+LAST_EPOCHS = 5  # a run's score is the mean over these
+CHECKPOINT_SECONDS = 1.0  # epochs shorter than this share a checkpoint
+
+
+class Stopped(Exception):
+    """The run was asked to stop; the last checkpoint is its state."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Told to whoever watches: after every step (`record` is None) and after every epoch."""
+
+    stage: str
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    record: dict[str, Any] | None = None
+
+
+def plain_epoch(
+    method: Method, stage: Stage, rows: dict[str, Tensor], random: Randomness, after_step: Callable[[int], None]
+) -> dict[str, Tensor]:
+    """All steps of an epoch, one after another. Returns each loss as a [steps] tensor."""
+    wanted = method.draws(stage)
+    history: dict[str, list[Tensor]] = {}
+    for step in range(stage.steps):
+        batch = {name: chosen[step] for name, chosen in rows.items()}
+        for name, loss in method.step(stage, batch, random.draws(wanted)).items():
+            history.setdefault(name, []).append(loss)
+        after_step(step)
+    return {name: torch.stack(losses) for name, losses in history.items()}
+
+
+class Loop:
+    def __init__(
+        self,
+        method: Method,
+        task: Task,
+        folder: Path,
+        config: dict[str, Any],
+        *,
+        eval_every: int = 1,
+        run_epoch: Callable[..., dict[str, Tensor]] = plain_epoch,
+        watch: Callable[[Progress], None] = lambda progress: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        context = method.context
+        self.method, self.task, self.folder, self.config = method, task, folder, config
+        self.eval_every, self.run_epoch, self.watch, self.should_stop = eval_every, run_epoch, watch, should_stop
+        self.random = Randomness(context.seed, context.device)
+        self.evaluator = Evaluator(task.evaluation, context.spec, context.device, context.precision)
+        self.records = Records(folder / "records.jsonl")
+        self.timings = Records(folder / "timings.jsonl")
+        self.position = Position()
+        self.stages = method.stages()
+        self._saved_at = -math.inf
+
+    def restore(self) -> None:
+        """Go back to the newest intact checkpoint, or to the very start when there is none."""
+        found = load_checkpoint(self.folder / "checkpoints")
+        if found is not None:
+            state, self.position, _ = found
+            self.method.load_state_dict(state)
+        for file in (self.records, self.timings):
+            file.cut(self.position.records)
+
+    def run(self) -> list[dict[str, Any]]:
+        """Train to the end; returns all records."""
+        while self.position.stage < len(self.stages):
+            stage = self.stages[self.position.stage]
+            while self.position.epoch < stage.epochs:
+                self._epoch(stage, self.position.epoch)
+            self.position = Position(self.position.stage + 1, 0, self.position.records)
+        return self.records.read()
+
+    def _epoch(self, stage: Stage, epoch: int) -> None:
+        method, random = self.method, self.random
+        started = time.perf_counter()
+        random.begin_epoch(stage.name, epoch)
+        method.begin_epoch(stage, epoch, random)
+        labeled = time.perf_counter()
+        last_stage = stage is self.stages[-1]
+        moment = moment_of(epoch, stage.epochs) if last_stage else None
+        if moment:
+            save_snapshot(self.folder / "snapshots" / f"{moment}.safetensors", method, self.task, self.evaluator, random)
+        record: dict[str, Any] = {"stage": stage.name, "epoch": epoch + 1, "step": stage.steps}
+        record |= {"domains": self._domains()} if method.pseudo_labels() else {}
+
+        def after_step(step: int) -> None:
+            if self.should_stop():
+                raise Stopped
+            self.watch(Progress(stage.name, epoch + 1, stage.epochs, step + 1, stage.steps))
+
+        rows = {
+            name: random.rows(name, population, stage.steps, method.config.batch_size).to(method.context.device)
+            for name, population in stage.pools.items()
+        }
+        trained = time.perf_counter()
+        losses = self.run_epoch(method, stage, rows, random, after_step)
+        record["losses"] = self._mean_losses(losses, stage, epoch)
+        stepped = time.perf_counter()
+        final = last_stage and epoch >= stage.epochs - LAST_EPOCHS
+        if final or (self.position.records + 1) % self.eval_every == 0:
+            record |= self.evaluator.scores(method.network())
+        self.records.append(record)
+        timing = {"begin": labeled - started, "steps": stepped - trained, "evaluation": time.perf_counter() - stepped}
+        self.timings.append({"stage": stage.name, "epoch": epoch + 1, **timing})
+        self.position = Position(self.position.stage, epoch + 1, self.position.records + 1)
+        ended = last_stage and epoch + 1 == stage.epochs
+        if ended or time.monotonic() - self._saved_at >= CHECKPOINT_SECONDS:
+            save_checkpoint(self.folder / "checkpoints", method.state_dict(), self.position, self.config)
+            self._saved_at = time.monotonic()
+        self.watch(Progress(stage.name, epoch + 1, stage.epochs, stage.steps, stage.steps, record))
+
+    def _mean_losses(self, losses: dict[str, Tensor], stage: Stage, epoch: int) -> dict[str, float]:
+        bad = (~torch.isfinite(losses["loss"])).nonzero().flatten().tolist()
+        if bad:
+            raise UserError(
+                f"The loss became {losses['loss'][bad[0]].item()} in stage {stage.name}, epoch {epoch + 1}, step {bad[0] + 1} "
+                f"of {stage.steps}. The last good checkpoint is kept in {self.folder / 'checkpoints'}. "
+                "A lower --lr usually helps; changing it needs a new --out."
+            )
+        return {name: values.float().mean().item() for name, values in losses.items()}
+
+    def _domains(self) -> dict[str, dict[str, float]]:
+        """Mean uncertainty, mixing ratios and, where true labels are known, accuracy of each domain's pseudo-labels."""
+        config = self.method.config
+        found: dict[str, dict[str, float]] = {}
+        for name, pseudo in self.method.pseudo_labels().items():
+            row = {"uncertainty": pseudo.uncertainty.mean().item()}
+            if hasattr(config, "tau_ratio"):
+                ratio = ops.certainty_ratio(pseudo.uncertainty, config.tau_ratio)
+                # a ratio above the threshold is drawn from U(0, 1), whose mean is one half
+                final = torch.where(ratio > config.threshold, 0.5, ratio) if config.udmix else torch.full_like(ratio, 0.5)
+                row |= {"lambda_uncertainty": ratio.mean().item(), "lambda": final.mean().item()}
+            found[name] = row | self.evaluator.audit(name, pseudo)
+        return found

@@ -1,0 +1,84 @@
+"""What a later report needs of a run, in a few megabytes: features, prototypes, pseudo-labels and mixed pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from proud import ops
+from proud.data.domain import Task
+from proud.evaluation import Evaluator, forward_all
+from proud.methods.base import Method
+from proud.randomness import Randomness
+from proud.training.files import replacing
+
+if TYPE_CHECKING:
+    from proud.methods.context import Context
+
+MOMENTS = ("first", "middle", "last")
+MOST_ROWS = 500
+FEATURE_BYTES = 5_000_000  # for all domains and moments together
+PAIR_SIDE = 64
+
+
+def moment_of(epoch: int, epochs: int) -> str | None:
+    """Which snapshot, if any, belongs to this epoch of the last stage (counted from 0)."""
+    if epoch == epochs - 1:
+        return "last"
+    return {0: "first", epochs // 2: "middle"}.get(epoch)
+
+
+def shown_rows(population: int, features: int, domains: int) -> Tensor:
+    most = min(MOST_ROWS, FEATURE_BYTES // (len(MOMENTS) * domains * features * 2))
+    return torch.linspace(0, population - 1, min(population, most)).long()
+
+
+def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, random: Randomness) -> None:
+    from safetensors.torch import save_file
+
+    net, context = method.network(), method.context
+    domains = [("labeled", task.training.labeled), *((f"unlabeled/{d.name}", d) for d in task.training.unlabeled)]
+    if task.evaluation.test is not None:
+        domains.append(("test", task.evaluation.test))
+    tensors: dict[str, Tensor] = {}
+    for key, domain in domains:
+        rows = shown_rows(len(domain.images), net.num_features, len(domains))
+        features, logits = forward_all(net, domain.images[rows], context.spec, context.device, context.precision)
+        tensors |= {f"{key}/rows": rows, f"{key}/features": features.half(), f"{key}/logits": logits.half()}
+        if key in ("labeled", "test"):
+            tensors[f"{key}/labels"] = domain.labels[rows]  # type: ignore[union-attr]
+    tensors |= _pseudo_labels(method, evaluator, tensors, context)
+    with torch.no_grad():
+        for key, value in method.snapshot(random).items():
+            tensors[f"method/{key}"] = _thumbnails(value) if value.ndim == 4 else value
+    for key, value in tensors.items():
+        value = value.detach().cpu().contiguous()
+        tensors[key] = value.half() if value.dtype == torch.float32 and value.ndim > 1 else value
+    with replacing(path) as part:
+        save_file(tensors, part)
+
+
+def _pseudo_labels(method: Method, evaluator: Evaluator, tensors: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    tau = getattr(method.config, "tau_ratio", None)
+    for name, pseudo in method.pseudo_labels().items():
+        key = f"unlabeled/{name}"
+        rows = tensors[f"{key}/rows"].to(pseudo.labels.device)
+        found |= {f"{key}/pseudo": pseudo.labels[rows], f"{key}/uncertainty": pseudo.uncertainty[rows]}
+        if tau is not None:
+            found[f"{key}/ratio"] = ops.certainty_ratio(pseudo.uncertainty[rows], tau)
+        audit = evaluator.data.audits.get(name)
+        if audit is not None:
+            found[f"{key}/truth"] = audit.labels[rows.cpu()]
+    return found
+
+
+def _thumbnails(images: Tensor) -> Tensor:
+    if images.shape[-1] <= PAIR_SIDE:
+        return images
+    small = interpolate(images.float(), size=(PAIR_SIDE, PAIR_SIDE), mode="bilinear", antialias=True, align_corners=False)
+    return small.round().clamp(0, 255).to(torch.uint8)
