@@ -1,7 +1,9 @@
 """Domains as uint8 tensors: where images come from, how they are decoded, and who may see which labels.
 
-Names are imported at their first use: `import proud.data` stays free of torch.
+Names are imported at their first use: `import proud.data` stays free of torch. The main entrance is
+`proud.data.assemble.assemble`.
 """
+# ruff: noqa: F401 (the imports below are for type checkers and editors)
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proud.data.arrays import assemble_arrays
-    from proud.data.assemble import assemble
     from proud.data.benchmarks import catalog_for, check
     from proud.data.catalog import Catalog, scan_csv, scan_folder
     from proud.data.domain import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
@@ -26,7 +27,6 @@ _HOME = {
     "Task": "domain",
     "TrainingData": "domain",
     "UnlabeledDomain": "domain",
-    "assemble": "assemble",
     "assemble_arrays": "arrays",
     "catalog_for": "benchmarks",
     "check": "benchmarks",

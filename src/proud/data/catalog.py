@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from proud.data.walk import IMAGE_SUFFIXES, Walk
 from proud.errors import UserError
 
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 SHOWN = 5
 
 
@@ -67,7 +66,7 @@ def scan_folder(root: Path | str) -> Catalog:
     top = Path(root)
     if not top.is_dir():
         raise UserError(f"There is no folder {top}. Expected: ROOT/<domain>/<class>/<image files>")
-    walk = _Walk(top)
+    walk = Walk(top)
     domains: dict[str, DomainFiles] = {}
     for folder in walk.folders(top):
         found = [path.relative_to(top) for path in walk.images(folder)]
@@ -81,47 +80,7 @@ def scan_folder(root: Path | str) -> Catalog:
     return Catalog(top.name or str(top), top, domains, ignored_links=tuple(sorted(set(walk.ignored_links))))
 
 
-class _Walk:
-    """Visits visible files and folders; links are followed only if they stay below the root and do not loop."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.real_root = root.resolve()
-        self.ignored_links: list[str] = []
-
-    def folders(self, folder: Path) -> list[Path]:
-        return sorted(Path(entry.path) for entry in self._visible(folder) if entry.is_dir() and self._may_follow(entry))
-
-    def images(self, folder: Path, trail: tuple[Path, ...] = ()) -> Iterator[Path]:
-        """`trail`: the real folders from which links led here."""
-        for entry in self._visible(folder):
-            if entry.is_dir():
-                if self._may_follow(entry, trail):
-                    here = (Path(os.path.realpath(folder)),) if entry.is_symlink() else ()
-                    yield from self.images(Path(entry.path), trail + here)
-            elif Path(entry.name).suffix.lower() in IMAGE_SUFFIXES and self._may_follow(entry):
-                yield Path(entry.path)
-
-    def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
-        try:
-            with os.scandir(folder) as entries:
-                return [entry for entry in entries if not entry.name.startswith(".")]
-        except OSError as error:
-            raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}") from error
-
-    def _may_follow(self, entry: os.DirEntry[str], trail: tuple[Path, ...] = ()) -> bool:
-        if not entry.is_symlink():
-            return True
-        link = Path(entry.path)
-        target = Path(os.path.realpath(link))
-        loops = any(step.is_relative_to(target) for step in (*trail, Path(os.path.realpath(link.parent))))
-        if loops or not target.is_relative_to(self.real_root):
-            self.ignored_links.append(link.relative_to(self.root).as_posix())
-            return False
-        return True
-
-
-def _nothing_found(root: Path, walk: _Walk) -> str:
+def _nothing_found(root: Path, walk: Walk) -> str:
     loose = sum(1 for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
     text = f"No images in the domain folders of {root}. Expected: ROOT/<domain>/<class>/<image files>"
     if loose:

@@ -1,0 +1,128 @@
+"""Tasks from arrays in memory, for the Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proud.data.assemble import build_task, check_numbers
+from proud.data.catalog import Catalog, DomainFiles, array_domain
+from proud.data.domain import UNKNOWN, Audit, LabeledDomain, Task, UnlabeledDomain
+from proud.data.roles import assign_roles
+from proud.data.store import decode_all, stored_side
+from proud.errors import UserError
+
+Images = np.ndarray | Tensor
+"""uint8, [N,H,W,C] or [N,C,H,W], with 1 or 3 channels."""
+
+Labels = Sequence[Any] | np.ndarray | Tensor
+"""One whole number or one string for each image."""
+
+
+def assemble_arrays(
+    labeled: tuple[Images, Labels] | LabeledDomain,
+    unlabeled: Sequence[Images | UnlabeledDomain | LabeledDomain],
+    test: tuple[Images, Labels] | LabeledDomain | None = None,
+    *,
+    size: int,
+    val: float = 0.1,
+    seed: int,
+    progress: bool = False,
+) -> Task:
+    """The same task that folders give. Class names are strings (`7` becomes "7").
+
+    The labels of a `LabeledDomain` among the unlabeled ones go to its audit; an `UnlabeledDomain` keeps its order, ids
+    and known labels.
+    """
+    check_numbers(size, val)
+    domains = [_labeled_domain("labeled", labeled)]
+    ready: dict[str, UnlabeledDomain] = {}
+    order: list[str] = []
+    for number, item in enumerate(unlabeled, start=1):
+        if isinstance(item, UnlabeledDomain):
+            ready[item.name] = item
+        elif isinstance(item, LabeledDomain):
+            domains.append(_labeled_domain(item.name, item))
+        else:
+            images = _channels_last(f"unlabeled {number}", item)
+            domains.append(array_domain(f"unlabeled {number}", images, [None] * len(images)))
+        order.append(item.name if isinstance(item, UnlabeledDomain) else domains[-1].name)
+    if test is not None:
+        domains.append(_labeled_domain("test", test))
+    names = [domain.name for domain in domains] + list(ready)
+    if len(set(names)) < len(order) + 1 + (test is not None):
+        raise UserError(f"Two domains have the same name: {', '.join(sorted(names))}. Names must differ")
+    catalog = Catalog("arrays", None, {domain.name: domain for domain in domains})
+    roles = assign_roles(
+        catalog,
+        domains[0].name,
+        [name for name in order if name not in ready],
+        None if test is None else domains[-1].name,
+        more_unlabeled=bool(ready),
+    )
+    task = build_task(catalog, roles, size=size, val=val, seed=seed, skip_bad=False, progress=progress)
+    return _with_ready(task, ready, order) if ready else task
+
+
+def _with_ready(task: Task, ready: dict[str, UnlabeledDomain], order: list[str]) -> Task:
+    side = stored_side(task.size)
+    fitted = {name: _at_side(domain, side) for name, domain in ready.items()}
+    every = {domain.name: domain for domain in task.training.unlabeled} | fitted
+    audits = dict(task.evaluation.audits)
+    for name, domain in fitted.items():
+        audits[name] = Audit(name, torch.full((len(domain),), UNKNOWN), domain.ids)
+        task.report["domains"][name] = {"role": "unlabeled", "images": len(domain), "audited": 0}
+    return replace(
+        task,
+        training=replace(task.training, unlabeled=tuple(every[name] for name in order)),
+        evaluation=replace(task.evaluation, audits=audits),
+    )
+
+
+def _at_side(domain: UnlabeledDomain, side: int) -> UnlabeledDomain:
+    if not len(domain):
+        raise UserError(f"The domain {domain.name!r} has no images")
+    if domain.images.shape[-1] == side:
+        return domain
+    images, _, _ = decode_all(list(_channels_last(domain.name, domain.images)), side)
+    return replace(domain, images=images)
+
+
+def _labeled_domain(default_name: str, given: tuple[Images, Labels] | LabeledDomain) -> DomainFiles:
+    if isinstance(given, LabeledDomain):
+        names: list[str | None] = [given.classes[number] if number >= 0 else None for number in given.labels.tolist()]
+        return array_domain(given.name, _channels_last(given.name, given.images), names)
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise UserError(f"The {default_name} data must be a pair (images, labels)")
+    images = _channels_last(default_name, given[0])
+    labels = _label_names(default_name, given[1])
+    if len(labels) != len(images):
+        raise UserError(f"The {default_name} data has {len(images)} images but {len(labels)} labels")
+    return array_domain(default_name, images, labels)
+
+
+def _channels_last(name: str, images: Images) -> np.ndarray:
+    """A view [N,H,W,1 or 3] of the same memory."""
+    pixels = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
+    if pixels.dtype != np.uint8:
+        raise UserError(f"The images of {name!r} are {pixels.dtype}; they must be uint8 (0 to 255)")
+    if pixels.ndim == 4 and pixels.shape[3] in (1, 3):
+        return pixels
+    if pixels.ndim == 4 and pixels.shape[1] in (1, 3):
+        return pixels.transpose(0, 2, 3, 1)
+    raise UserError(
+        f"The images of {name!r} have the shape {list(pixels.shape)}; "
+        "expected [N,H,W,C] or [N,C,H,W] with 1 or 3 channels"
+    )
+
+
+def _label_names(name: str, labels: Labels) -> list[str]:
+    values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    if values.ndim == 1 and (values.dtype.kind in "iuU" or all(isinstance(value, str) for value in values)):
+        return [str(value) for value in values.tolist()]
+    raise UserError(f"The labels of {name!r} must be one list of whole numbers or strings, not {values.dtype}")

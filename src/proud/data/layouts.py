@@ -1,0 +1,153 @@
+"""The public layouts of the three benchmarks: what their folders are called, how many images belong there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from proud.data.catalog import DomainFiles, Entry, some
+from proud.data.walk import Walk
+from proud.errors import UserError
+
+DEEPEST = 2
+"""How far below the given root the domain folders may lie."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """`counts`: domain → (train, val), or (all,) where no split is shipped."""
+
+    name: str
+    counts: dict[str, tuple[int, ...]]
+    classes: int
+    layout: str
+    origin: str
+
+
+BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark(
+            "digits-dg",
+            dict.fromkeys(("mnist", "mnist_m", "svhn", "syn"), (4800, 1200)),
+            10,
+            "ROOT/<domain>/train/<digit>/* and ROOT/<domain>/val/<digit>/*, domains mnist, mnist_m, svhn, syn",
+            "Digits-DG comes from Zhou et al. 2020 (Deep Domain-Adversarial Image Generation for Domain "
+            "Generalisation); the Dassl project lists it.",
+        ),
+        Benchmark(
+            "pacs",
+            {"photo": (1499, 171), "art_painting": (1840, 208), "cartoon": (2107, 237), "sketch": (3531, 398)},
+            7,
+            "ROOT/images/<domain>/<class>/* and ROOT/splits/<domain>_train_kfold.txt, <domain>_crossval_kfold.txt, "
+            "domains photo, art_painting, cartoon, sketch",
+            "PACS comes from Li et al. 2017 (Deeper, Broader and Artier Domain Generalization): images and split lists "
+            "are on its project page; the Dassl and DomainBed projects list it too.",
+        ),
+        Benchmark(
+            "office-home",
+            {"art": (2427,), "clipart": (4365,), "product": (4439,), "real_world": (4357,)},
+            65,
+            "ROOT/<domain>/<class>/*, domains Art, Clipart, Product, Real World (any usual spelling)",
+            "Office-Home comes from Venkateswara et al. 2017 (Deep Hashing Network for Unsupervised Domain "
+            "Adaptation): it is on its project page; the Dassl and DomainBed projects list it too.",
+        ),
+    )
+}
+
+
+def plain(name: str) -> str:
+    """Small letters and digits only: `Real World`, `Real_World`, `RealWorld` are one name; mnist and mnist_m two."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def find_benchmark(name: str) -> Benchmark | None:
+    return next((benchmark for benchmark in BENCHMARKS.values() if plain(benchmark.name) == plain(name)), None)
+
+
+def locate(benchmark: Benchmark, walk: Walk) -> dict[str, Path]:
+    """Domain → folder, from the first folder at or below the root that holds the most of them; perhaps none."""
+    best: dict[str, Path] = {}
+    level = [walk.root] if walk.root.is_dir() else []
+    for _ in range(DEEPEST + 1):
+        below = {folder: walk.folders(folder) for folder in level}
+        for folders in below.values():
+            named = {plain(folder.name): folder for folder in reversed(folders)}
+            found = {domain: named[plain(domain)] for domain in benchmark.counts if plain(domain) in named}
+            if len(found) > len(best):
+                best = found
+        if len(best) == len(benchmark.counts):
+            break
+        level = [folder for folders in below.values() for folder in folders]
+    return best
+
+
+def read_domain(name: str, folder: Path, walk: Walk) -> DomainFiles:
+    """`<class>/*`, or `train/<class>/*` and `val/<class>/*`."""
+    folders = walk.folders(folder)
+    splits = [sub for sub in folders if sub.name in ("train", "val")]
+    if len(splits) == len(folders) and splits:
+        entries = [entry for sub in splits for entry in _entries(walk, sub, sub.name)]
+    else:
+        entries = _entries(walk, folder, None)
+    return DomainFiles(name, tuple(sorted(entries, key=lambda entry: entry.location)))
+
+
+def _entries(walk: Walk, folder: Path, split: str | None) -> list[Entry]:
+    found = []
+    for path in walk.images(folder):
+        inner = path.relative_to(folder).parts
+        found.append(Entry(path.relative_to(walk.root).as_posix(), inner[0] if len(inner) > 1 else None, split))
+    return found
+
+
+def find_split_lists(domains: dict[str, Path], walk: Walk) -> dict[str, dict[str, Path]]:
+    """PACS: domain → {"train": list, "val": list}, for those domains that have both."""
+    found: dict[str, dict[str, Path]] = {}
+    for domain in domains:
+        for folder in _list_folders(domains, walk):
+            lists = {
+                "train": folder / f"{domain}_train_kfold.txt",
+                "val": folder / f"{domain}_crossval_kfold.txt",
+            }
+            if all(path.is_file() for path in lists.values()):
+                found[domain] = lists
+                break
+    return found
+
+
+def _list_folders(domains: dict[str, Path], walk: Walk) -> Iterator[Path]:
+    images = next(iter(domains.values())).parent
+    yield images
+    if images != walk.root:
+        yield from (images.parent, *walk.folders(images.parent))
+    yield from walk.folders(walk.root)
+
+
+def read_split_lists(name: str, folder: Path, lists: dict[str, Path], root: Path) -> DomainFiles:
+    """The images that the lists name, with their split. Lines are like `photo/dog/056_0001.jpg 1`.
+
+    The class is the folder's name: the number behind it counts the same classes from 1.
+    """
+    entries, missing = [], []
+    for split, path in lists.items():
+        for line in list_lines(path):
+            listed = Path(line.rsplit(maxsplit=1)[0])
+            if len(listed.parts) != 3:
+                raise UserError(f"{path}: expected lines like '{name}/dog/picture.jpg 1', found {line!r}")
+            image = folder / listed.parts[1] / listed.parts[2]
+            if image.is_file():
+                entries.append(Entry(image.relative_to(root).as_posix(), listed.parts[1], split))
+            else:
+                missing.append(listed.as_posix())
+    if missing:
+        raise UserError(
+            f"{len(missing)} images that the split lists of {name!r} name are not in {folder.parent}: {some(missing)}. "
+            f"See: proud data check pacs --root {root}"
+        )
+    return DomainFiles(name, tuple(sorted(entries, key=lambda entry: entry.location)))
+
+
+def list_lines(path: Path) -> list[str]:
+    return [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
