@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -12,8 +13,6 @@ from torch import Tensor, nn
 
 from proud.errors import UserError
 from proud.randomness import seed_for
-
-DEFAULT_BACKBONE = "resnet18.tv_in1k"
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class DigitsBackbone(nn.Module):
         if size % 16:
             raise UserError(f"The digits net needs a --size that is a multiple of 16, got {size}.")
         channels = (3, 64, 64, 64, 64)
-        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in zip(channels, channels[1:], strict=False))
+        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(channels))
         self.num_features = 64 * (size // 16) ** 2
         for convolution in self.convolutions:
             nn.init.kaiming_normal_(cast(nn.Conv2d, convolution).weight, nonlinearity="relu")
@@ -63,12 +62,6 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.backbone(x)
         return features, self.head(features)
-
-
-def choose_model(model: str, native_side: int) -> str:
-    if model != "auto":
-        return model
-    return "digits" if native_side <= 64 else DEFAULT_BACKBONE
 
 
 def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:

@@ -7,22 +7,29 @@ on neighbours, on evaluation or on the number of processes, and no generator sta
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from proud import ops
+
 Draws = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One named tensor of random numbers. `sample_dim` is the dimension that runs over the batch, if any."""
+    """One named tensor of random numbers. `sample_dim` is the dimension that runs over the batch, if any.
+
+    Kinds: uniform in [0, 1); standard normal; a permutation of range(shape[0]); Beta(parameter, parameter).
+    """
 
     shape: tuple[int, ...]
-    kind: Literal["uniform", "normal"] = "uniform"
+    kind: Literal["uniform", "normal", "permutation", "beta"] = "uniform"
     sample_dim: int | None = None
+    parameter: float = 1.0
 
 
 def seed_for(*parts: object) -> int:
@@ -57,15 +64,20 @@ class Randomness:
         """Start the purpose's sequence of this epoch again."""
         self.generator(purpose).manual_seed(seed_for(self.seed, *self._epoch, purpose))
 
-    def draw(self, purpose: str, draw: Draw) -> Tensor:
-        make = torch.rand if draw.kind == "uniform" else torch.randn
-        return make(draw.shape, generator=self.generator(purpose), device=self.device)
-
     def draws(self, wanted: dict[str, Draw]) -> Draws:
-        return {purpose: self.draw(purpose, draw) for purpose, draw in wanted.items()}
+        """The named draws of one step."""
+        return shape_draws(wanted, *self.raw(wanted))
+
+    def raw(self, wanted: dict[str, Draw], out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """All uniform and all normal numbers of one step, each as one flat tensor: two calls for all names."""
+        uniform, normal = raw_sizes(wanted)
+        return (
+            torch.rand(uniform, generator=self.generator("step-uniform"), device=self.device, out=out and out[0]),
+            torch.randn(normal, generator=self.generator("step-normal"), device=self.device, out=out and out[1]),
+        )
 
     def uniform(self, purpose: str, *shape: int) -> Tensor:
-        return self.draw(purpose, Draw(shape))
+        return torch.rand(shape, generator=self.generator(purpose), device=self.device)
 
     def rows(self, purpose: str, population: int, steps: int, batch_size: int) -> Tensor:
         """[steps, batch_size] row numbers: permutations of the population one after another, so batches are full."""
@@ -73,3 +85,25 @@ class Randomness:
         rounds = -(-steps * batch_size // population)
         order = torch.cat([torch.randperm(population, generator=generator) for _ in range(rounds)])
         return order[: steps * batch_size].view(steps, batch_size)
+
+
+def raw_sizes(wanted: dict[str, Draw]) -> tuple[int, int]:
+    normal = sum(math.prod(draw.shape) for draw in wanted.values() if draw.kind == "normal")
+    return sum(math.prod(draw.shape) for draw in wanted.values()) - normal, normal
+
+
+def shape_draws(wanted: dict[str, Draw], uniform: Tensor, normal: Tensor) -> Draws:
+    """Cut flat random numbers into the named draws. Pure, without host sync."""
+    found: Draws = {}
+    places = {"uniform": 0, "normal": 0}
+    for name, draw in wanted.items():
+        pool = "normal" if draw.kind == "normal" else "uniform"
+        start = places[pool]
+        places[pool] = end = start + math.prod(draw.shape)
+        numbers = (normal if pool == "normal" else uniform)[start:end].view(draw.shape)
+        if draw.kind == "permutation":
+            numbers = numbers.argsort()
+        elif draw.kind == "beta":
+            numbers = ops.beta_quantile(numbers, draw.parameter)
+        found[name] = numbers
+    return found

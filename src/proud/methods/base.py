@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from proud.methods.context import Context
     from proud.models import Net
     from proud.ops import PseudoLabels
-    from proud.methods.context import Context
     from proud.randomness import Draw, Draws, Randomness
 
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """Settings that all methods share. The defaults suit ImageNet-sized photographs; presets change them per data set."""
+    """Settings that all methods share. The defaults suit photographs; presets change them per data set."""
 
     epochs: int = 80
     """epochs of the main phase; an epoch passes once over the unlabeled images"""
@@ -109,7 +109,11 @@ class Method:
         return {"optimizer": self.optimizer}
 
     def state_dict(self) -> dict[str, Tensor]:
-        state = {f"{name}.{key}": value for name, module in self.modules().items() for key, value in module.state_dict().items()}
+        state = {
+            f"{name}.{key}": value
+            for name, module in self.modules().items()
+            for key, value in module.state_dict().items()
+        }
         for name, optimizer in self.optimizers().items():
             for index, fields in optimizer.state_dict()["state"].items():
                 state |= {f"{name}.{index}.{field}": value for field, value in fields.items() if value is not None}
@@ -137,9 +141,13 @@ class Method:
         parameters = [parameter for module in modules for parameter in module.parameters()]
         cuda = self.context.device.type == "cuda"
         # on CUDA the learning rate is a tensor, so that a captured graph sees its changes
-        lr = torch.tensor(self.config.lr * lr_factor, device=self.context.device) if cuda else self.config.lr * lr_factor
+        lr = (
+            torch.tensor(self.config.lr * lr_factor, device=self.context.device) if cuda else self.config.lr * lr_factor
+        )
         config = self.config
-        return torch.optim.SGD(parameters, lr=lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda)
+        return torch.optim.SGD(
+            parameters, lr=lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda
+        )
 
     def set_learning_rate(self, stage: Stage, epoch: int) -> None:
         factor = 1.0
@@ -165,6 +173,25 @@ class Method:
         draw = ops.augment_draw(uniform, images.shape[-1] - context.size, flip_p=0.5 if self.config.flip else 0.0)
         return ops.augment(images, draw, context.size, context.mean, context.std)
 
+    def labeled_draws(self, noisemix: bool) -> dict[str, Draw]:
+        """Draws for `labeled_loss`."""
+        from proud.randomness import Draw
+
+        wanted = {"augment": Draw((self.config.batch_size, 9), sample_dim=0)}
+        return wanted | self.noise_draws(1) if noisemix else wanted
+
+    def labeled_loss(self, rows: Tensor, draws: Draws, noisemix: bool) -> Tensor:
+        """Cross-entropy on augmented labeled images and, with `noisemix`, on their NoiseMix copies."""
+        with torch.no_grad():
+            x = self.view(self.context.labeled.take(rows), draws["augment"])
+            labels = self.context.labels[rows]
+            if noisemix:
+                x = torch.cat([x, self.noise_copy(x, draws)])
+                labels = labels.repeat(2)
+        with self.autocast():
+            _, logits = self.net(x)
+        return torch.nn.functional.cross_entropy(logits.float(), labels)
+
     def noise_copy(self, x: Tensor, draws: Draws) -> Tensor:
         """NoiseMix copies of normalised images, with the draws that `noise_draws` declares."""
         context = self.context
@@ -187,5 +214,4 @@ class Method:
 
     def chunks(self, population: int) -> Iterator[Tensor]:
         """Row numbers of a population in pieces that fit a forward pass."""
-        for rows in torch.arange(population, device=self.context.device).split(self.context.chunk_size):
-            yield rows
+        yield from torch.arange(population, device=self.context.device).split(self.context.chunk_size)

@@ -21,7 +21,9 @@ class ImagePool:
         self.sizes = [len(domain) for domain in images]
         self.starts = [sum(self.sizes[:i]) for i in range(len(images))]
         if resident:
-            self._images = [torch.cat([domain.to(device) for domain in images]) if len(images) > 1 else images[0].to(device)]
+            self._images = [
+                torch.cat([domain.to(device) for domain in images]) if len(images) > 1 else images[0].to(device)
+            ]
         else:
             self._images = list(images)
 
@@ -78,7 +80,13 @@ class Context:
 
 
 def make_context(
-    data: TrainingData, spec: ModelSpec, device: torch.device, *, weights: str, seed: int, precision: Literal["fp32", "bf16"]
+    data: TrainingData,
+    spec: ModelSpec,
+    device: torch.device,
+    *,
+    weights: str,
+    seed: int,
+    precision: Literal["fp32", "bf16"],
 ) -> Context:
     unlabeled = [domain.images for domain in data.unlabeled]
     total = data.labeled.images.numel() + sum(images.numel() for images in unlabeled)

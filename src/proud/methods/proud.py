@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from proud.lazy import ops, torch
-from proud.methods.base import MethodConfig, Stage
-from proud.methods.erm import ERM
+from proud.methods.base import Method, MethodConfig, Stage
 from proud.methods.statistics import batch_statistics
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class ProUDConfig(MethodConfig):
     """images in the merging loss: augmented originals, or their NoiseMix copies too"""
 
 
-class ProUD(ERM):
+class ProUD(Method):
     Config = ProUDConfig
     config: ProUDConfig
 
@@ -86,7 +85,9 @@ class ProUD(ERM):
         domains = [self.labeled_prototypes(random)]
         for t, name in enumerate(context.unlabeled_names):
             start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
-            found = ops.dapp_streamed(self.feature_chunks(f"dapp-{t}", start, size, random), self.config.tau_uncertainty)
+            found = ops.dapp_streamed(
+                self.feature_chunks(f"dapp-{t}", start, size, random), self.config.tau_uncertainty
+            )
             self._domains[name] = found
             self.labels[start : start + size] = found.labels
             self.uncertainty[start : start + size] = found.uncertainty
@@ -139,8 +140,8 @@ class ProUD(ERM):
             "augment": Draw((2, batch, 9), sample_dim=1),
             "pairing": Draw((1,)),
             "ratio": Draw((2, batch), sample_dim=1),
-            "mixup_ratio": Draw((1,)),
-            "mixup_partner": Draw((2 * batch,)),
+            "mixup_ratio": Draw((1,), "beta", parameter=self.config.mixup),
+            "mixup_partner": Draw((2 * batch,), "permutation"),
             **self.noise_draws(2),
         }
 
@@ -163,7 +164,7 @@ class ProUD(ERM):
         return losses
 
     def matched_views(self, rows: Tensor, labels: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
-        """SampleMatch: labeled partners of the same class. Returns [labeled, unlabeled] views and their NoiseMix copies."""
+        """SampleMatch: labeled partners of the same class. [labeled, unlabeled] views, and their NoiseMix copies."""
         context = self.context
         partners = ops.sample_match(labels, self.index, draws["match"])
         images = torch.cat([context.labeled.take(partners), context.unlabeled.take(rows)])
@@ -175,7 +176,9 @@ class ProUD(ERM):
         config = self.config
         ratio = draws["ratio"]
         if config.udmix:
-            ratio = torch.stack([ops.mixing_ratio(self.uncertainty[rows], u, config.tau_ratio, config.threshold) for u in ratio])
+            ratio = torch.stack(
+                [ops.mixing_ratio(self.uncertainty[rows], u, config.tau_ratio, config.threshold) for u in ratio]
+            )
         labeled, unlabeled = originals.chunk(2)
         labeled_copy, unlabeled_copy = copies.chunk(2)
         across = draws["pairing"] < 0.5
@@ -196,8 +199,7 @@ class ProUD(ERM):
 
     def mixup_loss(self, features: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         """Cross-entropy with mixup of features."""
-        ratio = ops.beta_quantile(draws["mixup_ratio"], self.config.mixup)
-        partner = draws["mixup_partner"].argsort()
+        ratio, partner = draws["mixup_ratio"], draws["mixup_partner"]
         with self.autocast():
             logits = self.net.head(ops.mixup(features, partner, ratio.to(features.dtype)))
         return ops.mixup_cross_entropy(logits.float(), labels, labels[partner], ratio)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def batch_statistics(net: nn.Module, own: bool) -> Iterator[None]:
-    """Evaluate with the running statistics or, with `own`, with those of each batch. The net's state stays untouched."""
+    """Evaluate with the running statistics or, with `own`, with those of each batch. Leaves the net as it was."""
     was_training = net.training
     net.eval()
     norms = [m for m in net.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)] if own else []

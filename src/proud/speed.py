@@ -1,0 +1,246 @@
+"""`proud speed`: how fast a method trains here, the plain loop and the fast one side by side in one run.
+
+The images are made up, in the numbers and sizes of a benchmark: pixels do not change how long a step takes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from proud.data.domain import EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+from proud.data.store import stored_side
+from proud.methods import method_class, method_config
+from proud.methods.base import Method, Stage
+from proud.methods.context import make_context
+from proud.models import model_spec
+from proud.presets import preset
+from proud.randomness import Randomness
+from proud.training.fast import FastEpochs
+from proud.training.loop import Loop, Progress, Stopped, plain_epoch
+
+# labeled, unlabeled and test images of one combination; classes; network; runs and epochs of the paper's table
+SHAPES: dict[str, dict[str, Any]] = {
+    "digits-dg": {"labeled": 4800, "unlabeled": (4800, 4800), "test": 6000, "classes": 10, "model": "digits", "size": 32},
+    "pacs": {"labeled": 1499, "unlabeled": (1840, 2107), "test": 3929, "classes": 7, "model": "resnet18.tv_in1k", "size": 224},
+    "embedded": {"labeled": 360, "unlabeled": (400, 400), "test": 400, "classes": 10, "model": "digits", "size": 32},
+}
+TABLE_RUNS = 36
+
+
+def made_up_task(shape: dict[str, Any]) -> Task:
+    """Random pixels in the benchmark's numbers; every class is there."""
+    side, classes = stored_side(shape["size"]), tuple(str(k) for k in range(shape["classes"]))
+    generator = torch.Generator().manual_seed(0)
+
+    def images(count: int) -> Tensor:
+        return torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=generator)
+
+    def labeled(name: str, count: int) -> LabeledDomain:
+        return LabeledDomain(name, images(count), torch.arange(count) % len(classes), classes)
+
+    unlabeled = tuple(
+        UnlabeledDomain(f"site-{t}", images(count), tuple(map(str, range(count))))
+        for t, count in enumerate(shape["unlabeled"])
+    )
+    training = TrainingData(classes, labeled("labeled", shape["labeled"]), unlabeled)
+    return Task(training, EvaluationData(test=labeled("test", shape["test"])), shape["size"], {"data": "made up"})
+
+
+def build(
+    shape: dict[str, Any], data: str, name: str, task: Task, device: torch.device, precision: Any, **settings: Any
+) -> Method:
+    spec = model_spec(shape["model"], shape["classes"], shape["size"])
+    context = make_context(task.training, spec, device, weights="none", seed=2022, precision=precision)
+    return method_class(name)(method_config(name, **preset(data) | settings), context)
+
+
+def main_stage(method: Method, random: Randomness) -> tuple[Stage, dict[str, Tensor]]:
+    """The last stage, begun, with its first epoch's rows."""
+    stage = method.stages()[-1]
+    random.begin_epoch(stage.name, 0)
+    method.begin_epoch(stage, 0, random)
+    rows = {
+        name: random.rows(name, population, stage.steps, method.config.batch_size).to(method.context.device)
+        for name, population in stage.pools.items()
+    }
+    return stage, rows
+
+
+def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def step_milliseconds(method: Method, epoch: Callable[..., Any], steps: int, repeats: int) -> float:
+    """Median over epochs of `steps` steps, from draws to optimizer, after one epoch of warming up."""
+    device = method.context.device
+    random = Randomness(2022, device)
+    stage, rows = main_stage(method, random)
+    stage = replace(stage, steps=steps)
+    some = {name: table.repeat(-(-steps // len(table)), 1)[:steps] for name, table in rows.items()}
+
+    def work() -> None:
+        epoch(method, stage, some, random, lambda step: None)
+
+    work()
+    return 1000 / steps * median(seconds_of(work, device) for _ in range(repeats))
+
+
+def dapp_milliseconds(method: Method, repeats: int) -> float:
+    """A whole pseudo-labeling pass over all domains, the labeled one's prototypes included."""
+    random = Randomness(2022, method.context.device)
+    stage, _ = main_stage(method, random)
+    method.begin_epoch(stage, 1, random)
+    times = [seconds_of(lambda: method.begin_epoch(stage, 1, random), method.context.device) for _ in range(repeats)]
+    return 1000 * median(times)
+
+
+def matmul_peak(device: torch.device, precision: str) -> float:
+    """FLOP/s of a large matrix product: the ceiling that the step's arithmetic is compared with."""
+    side, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a = torch.randn(side, side, device=device).to(dtype)
+    b = torch.randn(side, side, device=device).to(dtype)
+    out = torch.empty_like(a)
+    for _ in range(3):
+        torch.mm(a, b, out=out)
+    repeats = 10
+    seconds = seconds_of(lambda: [torch.mm(a, b, out=out) for _ in range(repeats)], device)
+    return 2 * side**3 * repeats / seconds
+
+
+def step_flops(method: Method) -> int:
+    random = Randomness(2022, method.context.device)
+    stage, rows = main_stage(method, random)
+    batch = {name: table[0] for name, table in rows.items()}
+    with FlopCounterMode(display=False) as counter:
+        method.step(stage, batch, random.draws(method.draws(stage)))
+    return counter.get_total_flops()
+
+
+def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[str, float]:
+    """Train for a while as a run would (checkpoints, records, evaluation); seconds per epoch of both stages, start-up."""
+    times: dict[str, list[float]] = {}
+    started = last = time.perf_counter()
+    first_main: list[float] = []
+
+    def watch(progress: Progress) -> None:
+        nonlocal last
+        if progress.record is None:
+            return
+        now = time.perf_counter()
+        times.setdefault(progress.stage, []).append(now - last)
+        last = now
+        if progress.stage == "main" and not first_main:
+            first_main.append(now)
+        if first_main and now - first_main[0] > seconds:
+            raise Stopped
+
+    with tempfile.TemporaryDirectory() as folder:
+        loop = Loop(method, task, Path(folder), {}, run_epoch=FastEpochs(method) if fast else plain_epoch, watch=watch)
+        loop.stages[0] = replace(loop.stages[0], epochs=min(10, loop.stages[0].epochs))
+        try:
+            loop.run()
+        except Stopped:
+            pass
+    pretrain, main = times["pretrain"], times["main"]
+    start_up = pretrain[0] - median(pretrain) + main[0] - median(main[1:] or main)
+    return {
+        "pretrain_epoch_s": sum(pretrain[1:]) / max(1, len(pretrain) - 1),
+        "main_epoch_s": sum(main[1:]) / max(1, len(main) - 1),
+        "main_epochs_timed": len(main) - 1,
+        "start_up_s": start_up,
+        "measured_s": time.perf_counter() - started,
+    }
+
+
+def table_minutes(method: Method, epochs: dict[str, float]) -> float:
+    """The paper's whole table for one method: 12 combinations × 3 seeds."""
+    config = method.config
+    run = config.pretrain_epochs * epochs["pretrain_epoch_s"] + config.epochs * epochs["main_epoch_s"] + epochs["start_up_s"]
+    return TABLE_RUNS * run / 60
+
+
+def equality(data: str, name: str, steps: int = 50) -> dict[str, float]:
+    """Largest relative difference of the loss curves of the plain and the fast loop: same draws, fp32, TF32 off."""
+    device = torch.device("cuda")
+    shape = SHAPES[data]
+    task = made_up_task(shape)
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    try:
+        curves = []
+        for fast in (False, True):
+            method = build(shape, data, name, task, device, "fp32")
+            random = Randomness(2022, device)
+            stage, rows = main_stage(method, random)
+            some = {pool: table.repeat(-(-steps // len(table)), 1)[:steps] for pool, table in rows.items()}
+            epoch = FastEpochs(method) if fast else plain_epoch
+            curves.append(epoch(method, replace(stage, steps=steps), some, random, lambda step: None)["loss"])
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    difference = ((curves[0] - curves[1]).abs() / curves[0].abs()).max().item()
+    return {"steps": steps, "largest_relative_difference": difference}
+
+
+def scaling(data: str, name: str, device: torch.device, precision: Any) -> list[dict[str, float]]:
+    """Cost of an epoch's parts at T = 2, 4, 8 unlabeled domains of one size."""
+    found = []
+    for domains in (2, 4, 8):
+        shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
+        task = made_up_task(shape)
+        method = build(shape, data, name, task, device, precision)
+        dapp = dapp_milliseconds(method, 3)
+        epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch
+        step = step_milliseconds(method, epoch, method.stages()[-1].steps, 2)
+        found.append({"domains": domains, "dapp_ms": dapp, "step_ms": step, "steps": method.stages()[-1].steps})
+    return found
+
+
+def measure(data: str, name: str, device: torch.device, seconds: float, full: bool) -> dict[str, Any]:
+    """All of `proud speed` as one JSON-able dict."""
+    shape = SHAPES[data]
+    task = made_up_task(shape)
+    precision = "bf16" if device.type == "cuda" else "fp32"
+    cuda = device.type == "cuda"
+    steps, repeats = (75, 3) if cuda else (3, 1)
+    method = build(shape, data, name, task, device, precision)
+    result: dict[str, Any] = {"data": data, "method": name, "precision": precision, "batch_size": method.config.batch_size}
+    peak, flops = matmul_peak(device, precision), step_flops(method)
+    result |= {"matmul_peak_tflops": peak / 1e12, "step_gflop": flops / 1e9}
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    result["dapp_ms"] = dapp_milliseconds(method, repeats)
+    loops: dict[str, Any] = {"plain": plain_epoch}
+    if cuda:
+        loops["fast"] = FastEpochs(method)
+    for label, epoch in loops.items():
+        ms = step_milliseconds(method, epoch, steps, repeats)
+        images = 4 * method.config.batch_size
+        result[label] = {"step_ms": ms, "images_per_s": 1000 * images / ms, "share_of_peak": flops / (ms / 1000) / peak}
+    if cuda:
+        result["ratio"] = result["plain"]["step_ms"] / result["fast"]["step_ms"]
+        result["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    if full:
+        if cuda:
+            result["equality"] = equality(data, name)
+        result["scaling"] = scaling(data, name, device, precision)
+    if seconds:
+        method = build(shape, data, name, task, device, precision)
+        result["epochs"] = real_epochs(method, task, cuda, seconds)
+        result["table_minutes"] = table_minutes(method, result["epochs"])
+    return result

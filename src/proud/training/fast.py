@@ -1,0 +1,131 @@
+"""The same steps, faster on CUDA: losses compiled, a whole step (draws to optimizer) replayed as one CUDA graph.
+
+There is no maths here. A step reads its row numbers from a table by a counter that lives on the device and writes its
+losses into another, so an epoch is a sequence of launches without a single wait.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from proud.methods.base import Method, Stage
+from proud.randomness import Randomness, raw_sizes, shape_draws
+from proud.training.loop import plain_epoch
+
+WARM_UP_STEPS = 3
+LOOK_UP_EVERY = 16  # steps between looks at signals and the progress bar
+
+
+@dataclass(frozen=True)
+class CapturedStage:
+    """A stage's step as a graph, with the tensors it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    rows: dict[str, Tensor]
+    raw: tuple[Tensor, Tensor]
+    counter: Tensor
+    losses: dict[str, Tensor]
+
+
+class FastEpochs:
+    """Runs epochs like `plain_epoch`. Falls back to it, saying why, where a step cannot be captured."""
+
+    def __init__(self, method: Method, compile_losses: bool = True) -> None:
+        self.method = method
+        self.compile_losses = compile_losses
+        self.captured: dict[str, CapturedStage | None] = {}
+
+    def __call__(
+        self,
+        method: Method,
+        stage: Stage,
+        rows: dict[str, Tensor],
+        random: Randomness,
+        after_step: Callable[[int], None],
+    ) -> dict[str, Tensor]:
+        if stage.name not in self.captured:
+            self.captured[stage.name] = self._try_to_capture(stage, rows, random)
+        step = self.captured[stage.name]
+        if step is None:
+            return plain_epoch(method, stage, rows, random, after_step)
+        wanted = method.draws(stage)
+        for name, table in rows.items():
+            step.rows[name].copy_(table)
+        step.counter.zero_()
+        for number in range(stage.steps):
+            random.raw(wanted, out=step.raw)
+            step.graph.replay()
+            if number % LOOK_UP_EVERY == LOOK_UP_EVERY - 1 or number == stage.steps - 1:
+                after_step(number)
+        return {name: values.clone() for name, values in step.losses.items()}
+
+    def _try_to_capture(self, stage: Stage, rows: dict[str, Tensor], random: Randomness) -> CapturedStage | None:
+        if not self.method.context.labeled.resident:
+            reason = "the images do not fit on the device"
+        else:
+            try:
+                return self._capture(stage, rows)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+                torch.cuda.synchronize()
+        warnings.warn(f"plain steps in stage {stage.name}: {reason}", stacklevel=2)
+        return None
+
+    def _capture(self, stage: Stage, rows: dict[str, Tensor]) -> CapturedStage:
+        method, device = self.method, self.method.context.device
+        wanted = method.draws(stage)
+        uniform, normal = raw_sizes(wanted)
+        raw = (torch.rand(uniform, device=device), torch.randn(normal, device=device))
+        tables = {name: table.clone() for name, table in rows.items()}
+        counter = torch.zeros(1, dtype=torch.int64, device=device)
+        saved = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+        before = method.losses
+        if self.compile_losses:
+            compiled = torch.compile(partial(before, stage), dynamic=False)
+            method.losses = lambda stage, rows, draws: compiled(rows, draws)  # type: ignore[method-assign]
+        try:
+            return self._record(stage, wanted, raw, tables, counter)
+        finally:
+            method.losses = before  # type: ignore[method-assign]
+            _restore(method, saved)
+
+    def _record(
+        self, stage: Stage, wanted: dict, raw: tuple[Tensor, Tensor], tables: dict[str, Tensor], counter: Tensor
+    ) -> CapturedStage:
+        method = self.method
+
+        def step() -> dict[str, Tensor]:
+            chosen = {name: table.index_select(0, counter)[0] for name, table in tables.items()}
+            return method.step(stage, chosen, shape_draws(wanted, *raw))
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_STEPS):
+                found = step()
+        torch.cuda.current_stream().wait_stream(side)
+        losses = {name: torch.zeros(stage.steps, device=counter.device) for name in found}
+        for optimizer in method.optimizers().values():
+            optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for name, value in step().items():
+                losses[name].index_copy_(0, counter, value.float().reshape(1))
+            counter += 1
+        return CapturedStage(graph, tables, raw, counter, losses)
+
+
+def _restore(method: Method, saved: dict[str, Tensor]) -> None:
+    """Undo the warm-up in place. State that did not exist before starts from zero, as a first step would leave it."""
+    with torch.no_grad():
+        for name, tensor in method.state_dict().items():
+            if name in saved:
+                tensor.copy_(saved[name])
+            else:
+                tensor.zero_()
