@@ -1,0 +1,37 @@
+"""What several files of `ops` need: precision kept under autocast, constants made without a copy from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def widen(x: Tensor) -> Tensor:
+    """The same values in float32 or better: half precision is too coarse for sums and small temperatures."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def wide_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in float32 or better, also inside an autocast region."""
+    dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
+    with torch.autocast(a.device.type, enabled=False):
+        return a.to(dtype) @ b.to(dtype)
+
+
+def constant(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:
+    """[n] values in the dtype and on the device of `like`, by fills: a CUDA graph cannot capture a host copy."""
+    if isinstance(values, Tensor):
+        return values.to(like)
+    return torch.stack([torch.full((), value, dtype=like.dtype, device=like.device) for value in values])
+
+
+def per_channel(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:
+    """[C] -> [C,1,1], to broadcast over images."""
+    return constant(values, like).reshape(-1, 1, 1)
+
+
+def per_sample(values: Tensor, like: Tensor) -> Tensor:
+    """[N] -> [N,1,...], to broadcast over samples of any shape; a scalar stays one."""
+    return values.reshape(values.shape + (1,) * (like.ndim - 1)) if values.ndim else values

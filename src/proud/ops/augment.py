@@ -1,0 +1,171 @@
+"""Augmentations of whole batches, each image with its own parameters, all of them handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import pi
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proud.ops._shared import constant, per_channel, per_sample
+
+_GREY = (0.299, 0.587, 0.114)  # ITU-R 601
+_YIQ = np.array([_GREY, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)])
+# The generator of hue rotation: I turns into Q, Q into -I, and the luma Y stays. Red moves towards yellow.
+_HUE_TURN = tuple((np.linalg.inv(_YIQ) @ np.array([[0, 0, 0], [0, 0, 1], [0, -1, 0]]) @ _YIQ).flatten().tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class AugmentDraw:
+    """One augmented view of N images."""
+
+    top: Tensor  # [N] int64, crop offset
+    left: Tensor  # [N] int64
+    flip: Tensor  # [N] bool
+    brightness: Tensor  # [N], factors around 1
+    contrast: Tensor  # [N]
+    saturation: Tensor  # [N]
+    hue: Tensor  # [N], fraction of a turn
+    gray: Tensor  # [N] bool
+
+    def slice(self, rows: slice) -> AugmentDraw:
+        """The draw of some of the images."""
+        return AugmentDraw(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def augment_draw(
+    uniform: Tensor,
+    margin: int,
+    *,
+    translate_p: float = 0.5,
+    flip_p: float = 0.5,
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
+    gray_p: float = 0.2,
+) -> AugmentDraw:
+    """Uniform numbers to a draw; margin = stored side - crop side. [N,9] -> AugmentDraw."""
+    translate, top, left, flip, brightness, contrast, saturation, hue, gray = uniform.unbind(-1)
+
+    def offset(u: Tensor) -> Tensor:
+        return torch.where(translate < translate_p, (u * (margin + 1)).long().clamp(0, margin), margin // 2)
+
+    def around(u: Tensor, centre: float, reach: float) -> Tensor:
+        return centre + reach * (2 * u - 1)
+
+    return AugmentDraw(
+        top=offset(top),
+        left=offset(left),
+        flip=flip < flip_p,
+        brightness=around(brightness, 1, jitter[0]),
+        contrast=around(contrast, 1, jitter[1]),
+        saturation=around(saturation, 1, jitter[2]),
+        hue=around(hue, 0, jitter[3]),
+        gray=gray < gray_p,
+    )
+
+
+def crop(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
+    """The size x size window at each image's own offset. [N,C,S,S], [N], [N] -> [N,C,size,size], any dtype."""
+    steps = torch.arange(size, device=images.device)
+    return _gather_pixels(images, top.unsqueeze(-1) + steps, left.unsqueeze(-1) + steps)
+
+
+def center_crop(images: Tensor, size: int) -> Tensor:
+    """The window at margin // 2. [N,C,S,S] -> [N,C,size,size]."""
+    top, left = ((side - size) // 2 for side in images.shape[-2:])
+    return images[..., top : top + size, left : left + size]
+
+
+def flip(x: Tensor, mask: Tensor) -> Tensor:
+    """Left and right exchanged where the mask is set. [N,C,H,W], [N] -> [N,C,H,W]."""
+    return torch.where(per_sample(mask, x), x.flip(-1), x)
+
+
+def grayscale(x: Tensor, mask: Tensor) -> Tensor:
+    """Every channel becomes the grey value where the mask is set. [N,3,H,W], [N] -> [N,3,H,W]."""
+    grey = (x * per_channel(_GREY, x)).sum(1, keepdim=True)
+    return torch.where(per_sample(mask, x), grey, x)
+
+
+def color_jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
+    """One affine colour map per image, clamped to [0, 1]. [N,3,H,W] in [0, 1], [N] each -> [N,3,H,W].
+
+    Brightness scales, contrast blends with the mean grey, saturation with the grey, hue turns the YIQ chroma. Unlike
+    torchvision: always in this order, clamped once at the end, hue in YIQ instead of HSV.
+    """
+    matrix, offset = _jitter_map(x, brightness, contrast, saturation, hue)
+    columns = matrix[..., None, None].unbind(2)  # three of [N,3,1,1]
+    out = per_sample(offset, x)
+    for channel, column in enumerate(columns):
+        out = torch.addcmul(out, x[:, channel : channel + 1], column)
+    return out.clamp(0, 1)
+
+
+def normalize(x: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor) -> Tensor:
+    """(x - mean) / std per channel. [N,C,H,W], [C], [C] -> [N,C,H,W]."""
+    return (x - per_channel(mean, x)) / per_channel(std, x)
+
+
+def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Bytes 0..255 to numbers in [0, 1]."""
+    return images.to(dtype) / 255
+
+
+def augment(
+    images: Tensor,
+    draw: AugmentDraw,
+    size: int,
+    mean: Sequence[float] | Tensor,
+    std: Sequence[float] | Tensor,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Crop, flip, jitter, grayscale, normalise. [N,3,S,S] uint8 -> [N,3,size,size]."""
+    steps = torch.arange(size, device=images.device)
+    steps = torch.where(draw.flip.unsqueeze(-1), size - 1 - steps, steps)
+    columns = draw.left.unsqueeze(-1) + steps
+    rows = draw.top.unsqueeze(-1) + torch.arange(size, device=images.device)
+    x = to_unit(_gather_pixels(images, rows, columns), torch.promote_types(dtype, torch.float32))
+    x = color_jitter(x, draw.brightness, draw.contrast, draw.saturation, draw.hue)
+    return normalize(grayscale(x, draw.gray), mean, std).to(dtype)
+
+
+def evaluation_view(
+    images: Tensor,
+    size: int,
+    mean: Sequence[float] | Tensor,
+    std: Sequence[float] | Tensor,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Centre crop, normalise. [N,3,S,S] uint8 -> [N,3,size,size]."""
+    x = to_unit(center_crop(images, size), torch.promote_types(dtype, torch.float32))
+    return normalize(x, mean, std).to(dtype)
+
+
+def _gather_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """out[n,c,i,j] = images[n, c, rows[n,i], columns[n,j]]. [N,C,S,S], [N,h], [N,w] -> [N,C,h,w]."""
+    samples = torch.arange(len(images), device=images.device)[:, None, None, None]
+    channels = torch.arange(images.shape[1], device=images.device)[:, None, None]
+    return images[samples, channels, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def _jitter_map(
+    x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The colour map's matrices and grey offsets. [N,3,H,W], [N]... -> [N,3,3], [N].
+
+    Grey colours are fixed points of saturation and hue, which act on the chroma alone: with the luma projection
+    L = 1 w^T, the matrix is b c (L + s (cos (I - L) + sin G)) and the offset b (1 - c) times the mean grey.
+    """
+    brightness, contrast, saturation, hue = (
+        t.to(x.dtype)[:, None, None] for t in (brightness, contrast, saturation, hue)
+    )
+    grey = constant(_GREY, x)
+    luma = grey.expand(3, 3)
+    chroma = torch.eye(3, dtype=x.dtype, device=x.device) - luma
+    turn = constant(_HUE_TURN, x).view(3, 3)
+    angle = 2 * pi * hue
+    matrix = brightness * contrast * (luma + saturation * (angle.cos() * chroma + angle.sin() * turn))
+    mean_grey = (x.mean((2, 3)) * grey).sum(-1)
+    return matrix, (brightness * (1 - contrast)).flatten() * mean_grey

@@ -1,0 +1,35 @@
+"""The losses: Eq. 4 and the cross-entropies of mixed targets. All are means over the batch."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proud.ops.prototypes import cosine_distance
+
+
+def prototype_merging_loss(
+    features: Tensor, labels: Tensor, prototypes: Tensor, *, weights: Tensor | None = None
+) -> Tensor:
+    """Eq. 4 as a mean: cross-entropy of softmax(-dist(feature, C-bar)). [N,d], [N], [K,d], weights [N] -> scalar."""
+    logits = -cosine_distance(features, prototypes)
+    if weights is None:
+        return F.cross_entropy(logits, labels)
+    losses = F.cross_entropy(logits, labels, reduction="none")
+    weights = weights.to(losses.dtype)
+    return (weights * losses).sum() / weights.sum().clamp_min(torch.finfo(losses.dtype).tiny)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean of -sum_k target_k log softmax_k(logits). [N,K], [N,K] -> scalar."""
+    return -(targets.to(logits.dtype) * logits.log_softmax(-1)).sum(-1).mean()
+
+
+def mixup_cross_entropy(logits: Tensor, labels_a: Tensor, labels_b: Tensor, ratio: Tensor | float) -> Tensor:
+    """Mean of ratio CE(a) + (1 - ratio) CE(b). [N,K], [N], [N], scalar or [N] -> scalar."""
+    loss_a = F.cross_entropy(logits, labels_a, reduction="none")
+    loss_b = F.cross_entropy(logits, labels_b, reduction="none")
+    if isinstance(ratio, Tensor):
+        ratio = ratio.to(loss_a.dtype)
+    return (ratio * loss_a + (1 - ratio) * loss_b).mean()

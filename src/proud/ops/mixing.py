@@ -1,0 +1,94 @@
+"""SampleMatch, UDMix (Eq. 6, 7) and feature mixup. Every draw is a uniform number handed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proud.ops._shared import per_sample, widen
+
+_LOGIT_LIMIT = 40.0  # float64 resolves no uniform number beyond this logit
+_TABLE_CELLS = 16384
+
+
+@dataclass(frozen=True, eq=False)
+class ClassIndex:
+    """Where the rows of each class are: class k owns order[start[k] : start[k] + count[k]]."""
+
+    order: Tensor  # [N] int64, row numbers sorted by class
+    start: Tensor  # [K] int64
+    count: Tensor  # [K] int64
+
+
+def certainty_ratio(uncertainty: Tensor, tau: float | Tensor) -> Tensor:
+    """lambda_eps = sigmoid(-eps / tau), at most 0.5. [N] -> [N]."""
+    return torch.sigmoid(-uncertainty / tau)
+
+
+def mixing_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor, threshold: float | Tensor) -> Tensor:
+    """Eq. 7: a uniform lambda where lambda_eps > threshold, else lambda_eps. [N], [N] -> [N]."""
+    ratio = certainty_ratio(uncertainty, tau)
+    return torch.where(ratio > threshold, uniform.to(ratio.dtype), ratio)
+
+
+def ud_mix(x_labeled: Tensor, x_unlabeled: Tensor, ratio: Tensor) -> Tensor:
+    """Eq. 6: ratio x_u + (1 - ratio) x_l. [N,...], [N,...], [N] -> [N,...]."""
+    ratio = per_sample(ratio.to(x_unlabeled.dtype), x_unlabeled)
+    return ratio * x_unlabeled + (1 - ratio) * x_labeled
+
+
+def class_index(labels: Tensor, num_classes: int) -> ClassIndex:
+    """The labeled domain's rows by class, built once. [N] -> ClassIndex."""
+    if bool(((labels < 0) | (labels >= num_classes)).any()):
+        raise ValueError(f"labels must lie in 0..{num_classes - 1}, found {int(labels.min())}..{int(labels.max())}")
+    count = torch.bincount(labels, minlength=num_classes)
+    missing = (count == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(
+            f"the labeled domain has no sample of class {', '.join(map(str, missing))}: "
+            "a pseudo-label whose class the labeled domain lacks is impossible by construction, so give it one"
+        )
+    return ClassIndex(torch.argsort(labels, stable=True), count.cumsum(0) - count, count)
+
+
+def sample_match(labels: Tensor, index: ClassIndex, uniform: Tensor) -> Tensor:
+    """SampleMatch: a row of the labeled domain of the same class, the floor(uniform count)-th. [N], [N] -> [N]."""
+    count = index.count[labels]
+    offset = (uniform * count).long().clamp_min(0).minimum(count - 1)
+    return index.order[index.start[labels] + offset]
+
+
+def mixup(features: Tensor, partner: Tensor, ratio: Tensor) -> Tensor:
+    """Feature mixup: ratio z + (1 - ratio) z[partner]. [N,d], [N], scalar or [N] -> [N,d]."""
+    ratio = per_sample(ratio.to(features.dtype), features)
+    return ratio * features + (1 - ratio) * features[partner]
+
+
+def beta_quantile(uniform: Tensor, a: float) -> Tensor:
+    """Quantile of Beta(a, a), a >= 0.1: a uniform draw becomes a Beta draw, to about 1e-5. Any shape, kept.
+
+    Linear in a table over logit(uniform), where the quantile is smooth up to both ends. The table is made on the
+    host at the first call for each a, dtype and device; call it where draws are made, outside compiled code.
+    """
+    wide = widen(uniform)
+    table = _beta_table(a, wide.dtype, wide.device)
+    cells_per_unit = _TABLE_CELLS / (2 * _LOGIT_LIMIT)
+    position = (wide.logit().clamp(-_LOGIT_LIMIT, _LOGIT_LIMIT) + _LOGIT_LIMIT) * cells_per_unit
+    cell = position.long().clamp(0, _TABLE_CELLS - 1)
+    return torch.lerp(table[cell], table[cell + 1], position - cell).to(uniform.dtype)
+
+
+@lru_cache
+def _beta_table(a: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Quantiles at equal steps of the logit, mirrored about 1/2, ending in exactly 0 and 1."""
+    from scipy.special import betaincinv
+
+    logits = np.linspace(-_LOGIT_LIMIT, 0, _TABLE_CELLS // 2 + 1)
+    lower = betaincinv(a, a, 1 / (1 + np.exp(-logits)))
+    lower[0] = 0
+    with torch.inference_mode(False):
+        return torch.tensor(np.concatenate([lower, 1 - lower[-2::-1]]), dtype=dtype, device=device)

@@ -1,0 +1,165 @@
+"""NoiseMix, the supplementary's Algorithm 1: random convolutions blended into an image, step after step.
+
+Every kernel lies in a frame of one size, so that no shape depends on what was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proud.ops._shared import per_channel, per_sample, wide_matmul, widen
+from proud.ops.augment import normalize
+
+_LEAST_STD = 1e-5  # a constant image has no spread to divide by
+_TOEPLITZ_PIXELS = 32 * 32
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseMixDraw:
+    """All that is random in one NoiseMix of N images: P layers shared by the batch, the rest per image."""
+
+    invert_first: Tensor  # [N] bool
+    invert_last: Tensor  # [N] bool
+    weights: Tensor  # [P,3,3,m,m] in (-1, 1), of which a layer uses kernel_size x kernel_size
+    kernel_size: Tensor  # [P] int64 in 1..m
+    dilation: Tensor  # [P] int64
+    ratio: Tensor  # [P], lambda_p
+    noise: Tensor  # [P,N,3,H,W] standard normal
+
+    def slice(self, rows: slice) -> NoiseMixDraw:
+        """The draw of some of the images."""
+        return replace(
+            self,
+            invert_first=self.invert_first[rows],
+            invert_last=self.invert_last[rows],
+            noise=self.noise[:, rows],
+        )
+
+
+def noise_mix_draw(
+    uniform_sample: Tensor,
+    uniform_layer: Tensor,
+    uniform_weights: Tensor,
+    noise: Tensor,
+    *,
+    invert_p: float = 0.2,
+    max_kernel: int = 15,
+    max_dilation: int = 2,
+    ratio_range: tuple[float, float] = (0.1, 0.3),
+) -> NoiseMixDraw:
+    """Uniform numbers to a draw. [2,N], [P,3] (kernel, dilation, ratio), [P,3,3,m,m], [P,N,3,H,W]."""
+    kernel, dilation, ratio = uniform_layer.unbind(-1)
+    low, high = ratio_range
+    return NoiseMixDraw(
+        invert_first=uniform_sample[0] < invert_p,
+        invert_last=uniform_sample[1] < invert_p,
+        weights=2 * uniform_weights - 1,
+        kernel_size=1 + (kernel * max_kernel).long().clamp(0, max_kernel - 1),
+        dilation=1 + (dilation * max_dilation).long().clamp(0, max_dilation - 1),
+        ratio=low + (high - low) * ratio,
+        noise=noise,
+    )
+
+
+def dilated_kernel(weights: Tensor, kernel_size: Tensor, dilation: Tensor, max_dilation: int = 2) -> Tensor:
+    """The k x k corner of the weights in U(-b, b), b = 1/sqrt(3 k^2), spread by the dilation in a frame of zeros.
+
+    [C,C,m,m], 0-dim, 0-dim -> [C,C,M,M], M = max_dilation (m - 1) + 1. Placed so that `same_convolution` with it is
+    the dilated convolution with padding 'same', which pads even kernels by one more at the end.
+    """
+    channels, side = weights.shape[1], weights.shape[-1]
+    frame = max_dilation * (side - 1) + 1
+    begin = (frame - 1) // 2 - dilation * (kernel_size - 1) // 2
+    step = torch.arange(frame, device=weights.device) - begin
+    tap = step.div(dilation, rounding_mode="floor")
+    used = (step >= 0) & (step % dilation == 0) & (tap < kernel_size)
+    tap = tap.clamp(0, side - 1)
+    spread = weights.index_select(2, tap).index_select(3, tap)
+    bound = (channels * kernel_size * kernel_size).to(weights.dtype).rsqrt()
+    return torch.where(used.unsqueeze(-1) & used, spread * bound, 0)
+
+
+def same_convolution(x: Tensor, kernel: Tensor) -> Tensor:
+    """Zero-padded cross-correlation that keeps the size, for kernels as large as the image. [N,C,H,W], [C,C,M,M]."""
+    small = x.shape[-2] * x.shape[-1] <= _TOEPLITZ_PIXELS
+    convolve = _toeplitz_convolution if x.is_cuda and small else _fft_convolution
+    return convolve(widen(x), kernel.to(widen(x).dtype)).to(x.dtype)
+
+
+def noise_mix(
+    x: Tensor,
+    draw: NoiseMixDraw,
+    mean: Sequence[float] | Tensor,
+    std: Sequence[float] | Tensor,
+    sigma: float = 0.01,
+    noise_as_variance: bool = False,
+) -> Tensor:
+    """Algorithm 1 on normalised images, [N,3,H,W] -> [N,3,H,W]. sigma is the noise's std, or its variance if told."""
+    out = widen(x)
+    scale = sigma**0.5 if noise_as_variance else sigma
+    inverted = (1 - 2 * per_channel(mean, out)) / per_channel(std, out) - out  # 1 - pixel, seen normalised
+    out = torch.where(per_sample(draw.invert_first, out), inverted, out)
+    for p in range(len(draw.ratio)):
+        out = out + scale * draw.noise[p].to(out.dtype)
+        kernel = dilated_kernel(draw.weights[p].to(out.dtype), draw.kernel_size[p], draw.dilation[p])
+        ratio = draw.ratio[p].to(out.dtype)
+        out = ratio * _standardize(same_convolution(out, kernel).tanh()) + (1 - ratio) * out
+    pixels = out.sigmoid()
+    pixels = torch.where(per_sample(draw.invert_last, pixels), 1 - pixels, pixels)
+    return normalize(pixels, mean, std).to(x.dtype)
+
+
+def _standardize(x: Tensor) -> Tensor:
+    """Each image to zero mean and unit standard deviation over all its values. [N,...] -> [N,...]."""
+    dims = tuple(range(1, x.ndim))
+    centred = x - x.mean(dims, keepdim=True)
+    variance = centred.square().mean(dims, keepdim=True)
+    return centred / variance.clamp_min(_LEAST_STD**2).sqrt()
+
+
+def _toeplitz_convolution(x: Tensor, kernel: Tensor) -> Tensor:
+    """One product with the [CHW,CHW] matrix of the convolution: fastest on a GPU for small images."""
+    channels, height, width = x.shape[1:]
+    side = kernel.shape[-1]
+    before, after = (side - 1) // 2, side // 2
+    # Tap t of the frame, grown or cut to every distance two pixels can have: H - 1 before and after its centre.
+    taps = F.pad(kernel, (width - 1 - before, width - 1 - after, height - 1 - before, height - 1 - after))
+    windows = taps.unfold(2, height, 1).unfold(3, width, 1)  # [out, in, H-1-y, W-1-x, y', x'] at y'-y, x'-x
+    size = channels * height * width
+    matrix = windows.permute(1, 4, 5, 0, 2, 3).reshape(size, size)
+    return wide_matmul(x.flatten(1), matrix).view(x.shape).flip(2, 3)
+
+
+def _fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
+    """A product of spectra, padded so that nothing wraps around onto the image."""
+    height, width = x.shape[-2:]
+    side = kernel.shape[-1]
+    before, after = (side - 1) // 2, side // 2
+    rows, columns = (_fft_size(max(size + after, side)) for size in (height, width))
+    frame = F.pad(kernel, (0, columns - side, 0, rows - side)).roll((-before, -before), (2, 3))
+    spectrum = torch.fft.rfft2(x, s=(rows, columns))
+    response = torch.fft.rfft2(frame).conj()
+    out = spectrum[:, 0:1] * response[:, 0]
+    for channel in range(1, x.shape[1]):
+        out = torch.addcmul(out, spectrum[:, channel : channel + 1], response[:, channel])
+    return torch.fft.irfft2(out, s=(rows, columns))[..., :height, :width]
+
+
+def _fft_size(least: int) -> int:
+    """The next even size without prime factors above 5, which transforms fast."""
+    size = least + least % 2
+    while not _is_smooth(size):
+        size += 2
+    return size
+
+
+def _is_smooth(size: int) -> bool:
+    for prime in (2, 3, 5):
+        while size % prime == 0:
+            size //= prime
+    return size == 1

@@ -1,0 +1,167 @@
+"""Domain-aware prototypes and pseudo-labels: Eq. 1, 2, 3, 5 and the ensemble of the supplementary.
+
+A prototype is a sum divided by a count, so chunks and processes add their sums and divide once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proud.ops._shared import wide_matmul, widen
+
+Chunks = Callable[[], Iterable[tuple[Tensor, Tensor]]]
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLabels:
+    """What DaPP finds for one domain of N images and K classes."""
+
+    labels: Tensor  # [N] int64
+    uncertainty: Tensor  # [N], nats
+    prototypes: Tensor  # [K,d], zero rows where absent
+    present: Tensor  # [K] bool: some image carried this label when the prototypes were built
+
+
+def soft_prototypes(features: Tensor, probs: Tensor) -> Tensor:
+    """Eq. 1: means of unit features weighted by class probabilities. [N,d], [N,K] -> [K,d]."""
+    return _means(*_class_sums(features, probs)).to(torch.promote_types(features.dtype, probs.dtype))
+
+
+def cosine_distance(features: Tensor, prototypes: Tensor) -> Tensor:
+    """dist = 1 - cos, in [0, 2]; 1 to a zero vector. [N,d], [K,d] -> [N,K]."""
+    cosine = wide_matmul(_unit(features), _unit(prototypes).mT)
+    return (1 - cosine).clamp(0, 2).to(torch.promote_types(features.dtype, prototypes.dtype))
+
+
+def nearest_prototype(features: Tensor, prototypes: Tensor, present: Tensor | None = None) -> Tensor:
+    """Eq. 2: the class of the nearest prototype among those present; the lowest on a tie. [N,d], [K,d] -> [N]."""
+    distances = cosine_distance(features, prototypes)
+    if present is not None:
+        distances = distances.masked_fill(~present, torch.inf)
+    return _first_max(-distances)
+
+
+def hard_prototypes(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Eq. 3: means of the features under each label. [N,d], [N] -> [K,d] (zero where nobody is), [K] bool."""
+    sums, counts = _class_sums(features, _membership(labels, num_classes))
+    return _means(sums, counts).to(features.dtype), counts > 0
+
+
+def uncertainty(distances: Tensor, tau: float | Tensor, present: Tensor | None = None) -> Tensor:
+    """Eq. 5: entropy in nats of softmax(-dist / tau) over the present classes. [N,K] -> [N]."""
+    return _ensemble_uncertainty(distances.unsqueeze(0), tau, present)
+
+
+def dapp(features: Tensor, probs: Tensor, tau: float | Tensor) -> PseudoLabels:
+    """DaPP over R views: soft prototypes, labels, hard prototypes, labels again. [R,N,d], [R,N,K].
+
+    The views vote without a temperature; tau shapes the uncertainty alone.
+    """
+    features, probs = widen(features), widen(probs)
+    rows = features.flatten(0, 1)
+    soft = soft_prototypes(rows, probs.flatten(0, 1))
+    first = _vote(cosine_distance(features, soft))
+    hard, present = hard_prototypes(rows, first.repeat(len(features)), probs.shape[-1])
+    distances = cosine_distance(features, hard)
+    return PseudoLabels(_vote(distances, present), _ensemble_uncertainty(distances, tau, present), hard, present)
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x
+
+
+@torch.no_grad()
+def dapp_streamed(chunks: Chunks, tau: float | Tensor, reduce: Callable[[Tensor], Tensor] = _identity) -> PseudoLabels:
+    """`dapp` in three passes over chunks ([R,n,d], [R,n,K]), of which only sums and counts are kept.
+
+    `chunks()` starts a pass; `reduce` adds a sum over processes, each of which then keeps its own images' labels.
+    """
+    soft, _ = _means_of_chunks(
+        (_class_sums(features.flatten(0, 1), probs.flatten(0, 1)) for features, probs in chunks()), reduce
+    )
+    classes = len(soft)
+
+    def hard_sums(features: Tensor) -> tuple[Tensor, Tensor]:
+        first = _vote(cosine_distance(widen(features), soft))
+        return _class_sums(features.flatten(0, 1), _membership(first.repeat(len(features)), classes))
+
+    hard, counts = _means_of_chunks((hard_sums(features) for features, _ in chunks()), reduce)
+    present = counts > 0
+    labels, entropies = [], []
+    for features, _ in chunks():
+        distances = cosine_distance(widen(features), hard)
+        labels.append(_vote(distances, present))
+        entropies.append(_ensemble_uncertainty(distances, tau, present))
+    return PseudoLabels(torch.cat(labels), torch.cat(entropies), hard, present)
+
+
+def merge_prototypes(domains: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """C-bar of Eq. 4: the mean over the domains that have the class, zero if none has. ([K,d], [K])... -> [K,d]."""
+    prototypes = torch.stack([prototypes for prototypes, _ in domains])
+    present = torch.stack([present for _, present in domains]).unsqueeze(-1)
+    count = present.sum(0).clamp_min(1)
+    return prototypes.masked_fill(~present, 0).sum(0) / count
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Rows of length 1; a zero row stays zero and passes no gradient."""
+    x = widen(x)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return torch.where(norm > 0, x / torch.where(norm > 0, norm, 1), 0)
+
+
+def _membership(labels: Tensor, num_classes: int) -> Tensor:
+    """One-hot rows. [N] -> [N,K] bool."""
+    return labels.unsqueeze(-1) == torch.arange(num_classes, device=labels.device)
+
+
+def _class_sums(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Numerators and denominators of Eq. 1 and 3. [N,d], [N,K] -> [K,d], [K]."""
+    weights = weights.to(torch.promote_types(weights.dtype, widen(features).dtype))
+    return wide_matmul(weights.mT, features), weights.sum(0)
+
+
+def _means(sums: Tensor, totals: Tensor) -> Tensor:
+    """Sums over totals, zero where the total is. [K,d], [K] -> [K,d]."""
+    return sums / totals.clamp_min(torch.finfo(totals.dtype).tiny).unsqueeze(-1)
+
+
+def _means_of_chunks(
+    parts: Iterable[tuple[Tensor, Tensor]], reduce: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Means and totals over all chunks and processes."""
+    sums, totals = functools.reduce(lambda total, part: (total[0] + part[0], total[1] + part[1]), parts)
+    totals = reduce(totals)
+    return _means(reduce(sums), totals), totals
+
+
+def _mask_absent(logits: Tensor, present: Tensor | None) -> Tensor:
+    """Absent classes get the lowest finite logit: probability 0, and no NaN even if every class is absent."""
+    return logits if present is None else logits.masked_fill(~present, torch.finfo(logits.dtype).min)
+
+
+def _first_max(scores: Tensor) -> Tensor:
+    """argmax in which scores that differ by rounding alone tie, and the lowest class wins. [N,K] -> [N]."""
+    rounding = 16 * torch.finfo(scores.dtype).eps
+    return (scores >= scores.amax(-1, keepdim=True) - rounding).int().argmax(-1)
+
+
+def _vote(distances: Tensor, present: Tensor | None = None) -> Tensor:
+    """Supplementary: argmax_k of the views' summed softmax(-dist), the lowest on a tie. [R,N,K] -> [N]."""
+    return _first_max(_mask_absent(-distances, present).softmax(-1).sum(0))
+
+
+def _ensemble_uncertainty(distances: Tensor, tau: float | Tensor, present: Tensor | None) -> Tensor:
+    """Entropy in nats of the views' mean softmax(-dist / tau). [R,N,K] -> [N]."""
+    log_probs = _mask_absent(-widen(distances) / tau, present).log_softmax(-1)
+    log_mean = log_probs.logsumexp(0) - math.log(len(distances))
+    terms = log_mean.exp() * log_mean
+    if present is not None:
+        terms = terms.masked_fill(~present, 0)
+    return terms.sum(-1).neg().clamp_min(0).to(distances.dtype)
