@@ -28,6 +28,19 @@ class Row(NamedTuple):
     entry: Entry
 
 
+class WholeDomain(NamedTuple):
+    """A domain read once for many tasks: all rows by content, the images of the readable ones, and the others."""
+
+    rows: list[Row]
+    images: Tensor
+    places: dict[Entry, int]
+    bad: dict[Entry, BadFile]
+
+
+Cache = dict[tuple[str, int], WholeDomain]
+"""(domain, stored side) → its images. Whoever makes many tasks of one catalog keeps one of these."""
+
+
 def assemble(
     catalog: Catalog,
     *,
@@ -39,21 +52,30 @@ def assemble(
     seed: int,
     skip_bad: bool = False,
     progress: bool = False,
+    cache: Cache | None = None,
 ) -> Task:
     """Decode everything that one run needs.
 
     `unlabeled` None takes all the other domains. `val` is the share of the labeled domain kept for validation (0:
-    none); a split that the data set ships takes its place.
+    none); a split that the data set ships takes its place. With a `cache` every domain is read at most once.
     """
     check_numbers(size, val)
     roles = assign_roles(catalog, labeled, unlabeled, test)
-    return build_task(catalog, roles, size=size, val=val, seed=seed, skip_bad=skip_bad, progress=progress)
+    return build_task(catalog, roles, size=size, val=val, seed=seed, skip_bad=skip_bad, progress=progress, cache=cache)
 
 
 def build_task(
-    catalog: Catalog, roles: Roles, *, size: int, val: float, seed: int, skip_bad: bool, progress: bool
+    catalog: Catalog,
+    roles: Roles,
+    *,
+    size: int,
+    val: float,
+    seed: int,
+    skip_bad: bool,
+    progress: bool,
+    cache: Cache | None = None,
 ) -> Task:
-    reader = _Reader(catalog, stored_side(size), progress)
+    reader = _Reader(catalog, stored_side(size), progress, cache)
     labeled = reader.ordered(roles.labeled)
     train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
     training_domain = reader.labeled(roles.labeled, train, roles.classes)
@@ -126,10 +148,14 @@ class _Reader:
     catalog: Catalog
     side: int
     progress: bool
+    cache: Cache | None = None
     bad: list[BadFile] = field(default_factory=list)
 
     def ordered(self, domain: DomainFiles) -> list[Row]:
         """All images of a domain by content, so that no name and no folder has a say in the order."""
+        return self._hash(domain) if self.cache is None else self._whole(domain).rows
+
+    def _hash(self, domain: DomainFiles) -> list[Row]:
         sources = [self.catalog.source(domain, entry) for entry in domain.entries]
         contents = hash_all(sources, progress=self.progress, description=f"Reading {domain.name}")
         rows = [Row(content, entry) for content, entry in zip(contents, domain.entries, strict=True)]
@@ -146,6 +172,29 @@ class _Reader:
         return UnlabeledDomain(domain.name, images, tuple(row.content for row in rows)), audit
 
     def _decode(self, domain: DomainFiles, rows: list[Row]) -> tuple[Tensor, list[Row]]:
+        if self.cache is None:
+            images, kept, bad = self._decode_rows(domain, rows)
+            self.bad.extend(bad)
+            return images, kept
+        whole = self._whole(domain)
+        self.bad.extend(whole.bad[row.entry] for row in rows if row.entry in whole.bad)
+        kept = [row for row in rows if row.entry in whole.places]
+        if len(kept) == len(whole.images):
+            return whole.images, kept
+        return whole.images[[whole.places[row.entry] for row in kept]], kept
+
+    def _whole(self, domain: DomainFiles) -> WholeDomain:
+        assert self.cache is not None
+        key = (domain.name, self.side)
+        if key not in self.cache:
+            rows = self._hash(domain)
+            images, kept, bad = self._decode_rows(domain, rows)
+            places = {row.entry: place for place, row in enumerate(kept)}
+            lost = (row.entry for row in rows if row.entry not in places)
+            self.cache[key] = WholeDomain(rows, images, places, dict(zip(lost, bad, strict=True)))
+        return self.cache[key]
+
+    def _decode_rows(self, domain: DomainFiles, rows: list[Row]) -> tuple[Tensor, list[Row], list[BadFile]]:
         images, kept, bad = decode_all(
             [self.catalog.source(domain, row.entry) for row in rows],
             self.side,
@@ -156,8 +205,7 @@ class _Reader:
                 row.entry.location if domain.pixels is None else f"{domain.name} {row.entry.location}" for row in rows
             ],
         )
-        self.bad.extend(bad)
-        return images, [rows[place] for place in kept]
+        return images, [rows[place] for place in kept], bad
 
 
 def class_numbers(rows: Sequence[Row], classes: tuple[str, ...]) -> Tensor:

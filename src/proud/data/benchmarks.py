@@ -35,6 +35,8 @@ def catalog_for(name_or_path: str | Path, root: Path | str | None = None) -> Cat
     path = Path(name_or_path)
     if benchmark and not path.is_dir():
         raise UserError(f"Where is {benchmark.name}? Name its folder: --root DIR. Layout: {benchmark.layout}")
+    if benchmark and len(locate(benchmark, Walk(path))) == len(benchmark.counts):
+        return benchmark_catalog(benchmark.name, path)
     if root is not None:
         raise UserError(f"There is no benchmark {name!r}. Those with a root are: {', '.join(BENCHMARKS)}")
     if path.suffix.lower() == ".csv" and not path.is_dir():

@@ -23,7 +23,7 @@ Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
 
 MAX_PIXELS = 100_000_000
-FORMATS = ("PNG", "JPEG", "MPO", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 ROWS_PER_JOB = 32
 SECONDS_BEFORE_BAR = 1.0
 NAMED_BAD_FILES = 10
@@ -66,7 +66,7 @@ def hash_all(sources: Sequence[Source], *, progress: bool = False, description: 
 
 def decode(source: Source, side: int) -> Tensor:
     """One image as uint8 [3, side, side]: upright, the shorter side scaled to `side`, the centre square kept."""
-    return torch.from_numpy(_decode_pixels(source, side)).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(_decode_pixels(source, side).transpose(2, 0, 1).copy())
 
 
 def decode_all(
@@ -137,8 +137,8 @@ def _decode_pixels(source: Source, side: int) -> np.ndarray:
             if width * height > MAX_PIXELS:
                 raise BadImage(f"{width} × {height} pixels are too many (limit {MAX_PIXELS // 1_000_000} million)")
             image.draft(None, (2 * side, 2 * side))  # JPEG can skip detail; twice the side keeps the quality
-            upright = ImageOps.exif_transpose(image)
-            return np.asarray(_square(to_rgb(upright), side))
+            ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's statement of its depth
+            return np.asarray(_square(to_rgb(image), side))
     except (BadImage, MemoryError):
         raise
     except UnidentifiedImageError as error:

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trees import three_sites, write_image, write_tree
+
+from proud.data.catalog import scan_csv, scan_folder
+from proud.errors import UserError
+
+
+def test_folders_give_domains_and_labels(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"mnist": {"0": 2, "1": 1}, "mnist_m": {"0": 1}})
+    write_image(tmp_path / "flat" / "b.PNG", 90)
+    write_image(tmp_path / "flat" / "deep" / "er" / "a.jpeg", 91)
+    catalog = scan_folder(tmp_path)
+    assert list(catalog.domains) == ["flat", "mnist", "mnist_m"]
+    assert [(entry.location, entry.label) for entry in catalog.domains["mnist"].entries] == [
+        ("mnist/0/000.png", "0"),
+        ("mnist/0/001.png", "0"),
+        ("mnist/1/000.png", "1"),
+    ]
+    assert [(entry.location, entry.label) for entry in catalog.domains["flat"].entries] == [
+        ("flat/b.PNG", None),
+        ("flat/deep/er/a.jpeg", "deep"),
+    ]
+
+
+def test_hidden_and_foreign_files_are_ignored(tmp_path: Path) -> None:
+    three_sites(tmp_path, 1)
+    for name in (".hidden.png", "notes.txt", "Thumbs.db"):
+        (tmp_path / "north" / "cat" / name).write_text("x")
+    write_image(tmp_path / "north" / ".cache" / "x.png", 1)
+    write_image(tmp_path / ".git" / "cat" / "x.png", 1)
+    catalog = scan_folder(tmp_path)
+    assert list(catalog.domains) == ["central", "north", "south"] and len(catalog.domains["north"].entries) == 2
+
+
+def test_empty_class_folder_is_remembered(tmp_path: Path) -> None:
+    three_sites(tmp_path, 1)
+    (tmp_path / "central" / "bird").mkdir()
+    assert scan_folder(tmp_path).domains["central"].empty_classes == ("bird",)
+
+
+def test_links_that_leave_or_loop_are_not_followed(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    outside = write_image(tmp_path / "outside" / "x.png", 70)
+    (root / "north" / "cat" / "leaves.png").symlink_to(outside)
+    (root / "north" / "away").symlink_to(outside.parent)
+    (root / "north" / "cat" / "loop").symlink_to(root / "north")
+    (root / "north" / "cat" / "self").symlink_to(root / "north" / "cat")
+    (root / "central" / "dog" / "there").symlink_to(root / "south")
+    (root / "south" / "dog" / "back").symlink_to(root / "central" / "dog")
+    (root / "north" / "dog" / "same.png").symlink_to(root / "north" / "cat" / "000.png")
+    catalog = scan_folder(root)
+    assert [entry.location for entry in catalog.domains["north"].entries] == [
+        "north/cat/000.png",
+        "north/dog/000.png",
+        "north/dog/same.png",
+    ]
+    assert {"north/away", "north/cat/leaves.png", "north/cat/loop", "north/cat/self"} <= set(catalog.ignored_links)
+    assert "central/dog/there/cat/000.png" in [entry.location for entry in catalog.domains["central"].entries]
+
+
+def test_missing_and_empty_roots(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no folder"):
+        scan_folder(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="No images"):
+        scan_folder(tmp_path)
+    write_image(tmp_path / "loose.png", 1)
+    with pytest.raises(UserError, match="1 images directly in it"):
+        scan_folder(tmp_path)
+    outside = three_sites(tmp_path / "elsewhere")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "north").symlink_to(outside / "north")
+    with pytest.raises(UserError, match="not followed: north"):
+        scan_folder(tmp_path / "linked")
+
+
+def table(folder: Path, text: str) -> Path:
+    path = folder / "data.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_csv(tmp_path: Path) -> None:
+    three_sites(tmp_path, 2)
+    path = table(
+        tmp_path,
+        "\ufeffPath, domain ,label,extra\n"
+        "south/cat/000.png,b,,1\n"
+        f"{tmp_path}/south/cat/001.png,b\n"
+        "central/dog/000.png,a, dog ,2\n"
+        "central/cat/000.png,a,cat,2\n",
+    )
+    catalog = scan_csv(path)
+    assert list(catalog.domains) == ["a", "b"]
+    assert [(entry.location, entry.label) for entry in catalog.domains["a"].entries] == [
+        ("central/cat/000.png", "cat"),
+        ("central/dog/000.png", "dog"),
+    ]
+    assert [entry.label for entry in catalog.domains["b"].entries] == [None, None]
+    assert all(catalog.source(domain, e).is_file() for domain in catalog.domains.values() for e in domain.entries)
+
+
+def test_csv_split_column(tmp_path: Path) -> None:
+    three_sites(tmp_path, 2)
+    head = "path,domain,label,split\ncentral/cat/000.png,a,cat,train\n"
+    rows = scan_csv(table(tmp_path, head + "central/cat/001.png,a,cat,val\n")).domains["a"].entries
+    assert [entry.split for entry in rows] == ["train", "val"]
+    with pytest.raises(UserError, match="neither 'train' nor 'val'"):
+        scan_csv(table(tmp_path, head + "central/cat/001.png,a,cat,tset\n"))
+    with pytest.raises(UserError, match="some rows state a split"):
+        scan_csv(table(tmp_path, head + "central/cat/001.png,a,cat,\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "lacks the columns path, domain, label"),
+        ("path,domain\nx.png,a\n", "lacks the column label"),
+        ("path;domain;label\nx.png;a;cat\n", "separated by commas"),
+        ("path,domain,label\n", "no rows"),
+        ("path,domain,label\n,a,cat\n", "line 2: no path"),
+        ("path,domain,label\ncentral/cat/000.png,,cat\n", "line 2: no domain"),
+        ("path,domain,label\ncentral/cat/000.png,a,cat\ncentral/cat/000.png,b,cat\n", "line 3: .* listed before"),
+        ("path,domain,label\n../outside.png,a,cat\n", "outside the table's folder"),
+        ("path,domain,label\ncentral/../../outside.png,a,cat\n", "outside the table's folder"),
+        ("path,domain,label\n/etc/hostname,a,cat\n", "outside the table's folder"),
+        ("path,domain,label\nescape.png,a,cat\n", "outside the table's folder"),
+        ("path,domain,label\nsub/outside.png,a,cat\n", "outside the table's folder"),
+        ("path,domain,label\n..,a,cat\n", "no file"),
+    ],
+)
+def test_csv_problems_are_named(tmp_path: Path, text: str, message: str) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    outside = write_image(tmp_path / "outside.png", 1)
+    (root / "escape.png").symlink_to(outside)
+    (root / "sub").symlink_to(tmp_path)
+    with pytest.raises(UserError, match=message):
+        scan_csv(table(root, text))
+
+
+def test_csv_many_missing_files_give_one_error_with_the_count(tmp_path: Path) -> None:
+    rows = "".join(f"gone{number}.png,a,cat\n" for number in range(30))
+    with pytest.raises(UserError) as caught:
+        scan_csv(table(tmp_path, "path,domain,label\n" + rows))
+    text = str(caught.value)
+    assert "30 problems" in text and "gone0.png" in text and "gone9.png" not in text and "and 25 more" in text
+
+
+def test_csv_missing_or_not_text(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no file"):
+        scan_csv(tmp_path / "none.csv")
+    (tmp_path / "binary.csv").write_bytes(b"path,domain,label\n\xff\xfe\x00,a,b\n")
+    with pytest.raises(UserError, match="UTF-8"):
+        scan_csv(tmp_path / "binary.csv")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from proud.data.embedded import CLASSES, DOMAINS, PRINT_FACES, STREET_FACES, contact_sheet, load_embedded
+
+
+def test_shapes_and_balance() -> None:
+    data = load_embedded()
+    assert tuple(data) == DOMAINS == ("pen", "texture", "print", "street")
+    for images, labels in data.values():
+        assert images.shape == (400, 32, 32, 3) and images.dtype == np.uint8
+        assert np.bincount(labels, minlength=CLASSES).tolist() == [40] * CLASSES
+
+
+def test_made_twice_is_made_the_same() -> None:
+    first = load_embedded()
+    load_embedded.cache_clear()
+    second = load_embedded()
+    for name in DOMAINS:
+        assert first[name][0] is not second[name][0]
+        assert np.array_equal(first[name][0], second[name][0])
+
+
+def test_no_image_twice_and_no_font_in_two_domains() -> None:
+    every = [image.tobytes() for images, _ in load_embedded().values() for image in images]
+    assert len(set(every)) == len(every)
+    assert not set(PRINT_FACES) & set(STREET_FACES)
+
+
+def test_pen_and_texture_share_no_handwriting() -> None:
+    from proud.data.embedded import _handwritten
+
+    pen, texture = _handwritten()
+    assert not {digit.tobytes() for digit in pen} & {digit.tobytes() for digit in texture}
+
+
+def test_domains_look_different_and_digits_stand_out() -> None:
+    looks = {}
+    for name, (images, _) in load_embedded().items():
+        values = images.astype(float) / 255
+        looks[name] = np.array([values.mean(), values.mean(-1).std((1, 2)).mean(), values.std(-1).mean()])
+        assert values.mean(-1).std((1, 2)).min() > 0.02, name
+    for one, other in itertools.combinations(DOMAINS, 2):
+        assert np.abs(looks[one] - looks[other]).max() > 0.02, (one, other)
+    brightness = {name: look[0] for name, look in looks.items()}
+    assert min(brightness["pen"], brightness["print"]) > 0.7 > 0.6 > brightness["street"]
+
+
+def test_contact_sheet() -> None:
+    assert contact_sheet(columns=20).size == (20 * 32, 4 * 32)
