@@ -1,0 +1,136 @@
+"""RandAugment and Cutout as FixMatch uses them, for a whole batch: every image gets its own operations.
+
+Sohn et al. 2020, appendix; Cubuk et al. 2019; DeVries and Taylor 2017. Nothing branches on a value and no shape depends
+on one: what was drawn selects among images that are all computed.
+"""
+
+from __future__ import annotations
+
+from math import pi
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proud.ops._shared import per_channel, per_sample, wide_matmul
+
+RAND_AUGMENT_UNIFORMS = 6  # two operations (which, how much) and the place of the cutout
+RAND_AUGMENT_OPS = (
+    "identity",
+    "rotate",
+    "shear_x",
+    "shear_y",
+    "translate_x",
+    "translate_y",
+    "brightness",
+    "contrast",
+    "colour",
+    "sharpness",
+    "autocontrast",
+    "posterize",
+    "solarize",
+)
+_GREY = (0.299, 0.587, 0.114)  # ITU-R 601
+
+
+def rand_augment(x: Tensor, uniform: Tensor) -> Tensor:
+    """Two random operations per image, the geometric ones first, then Cutout. [N,3,S,S] in [0, 1], [N,6] -> [N,3,S,S].
+
+    `uniform` holds, per image: operation, magnitude, operation, magnitude, row and column of the cutout's centre.
+    """
+    last = len(RAND_AUGMENT_OPS) - 1
+    slots = [((u[:, 0] * (last + 1)).long().clamp(0, last), u[:, 1]) for u in uniform[:, :4].split(2, 1)]
+    first, second = (affine_matrix(*slot) for slot in slots)
+    x = warp(x, wide_matmul(first, second))
+    for slot in slots:
+        x = photometric(x, *slot)
+    side = x.shape[-1]
+    row, column = (uniform[:, 4:6] * side).long().clamp(0, side - 1).unbind(1)
+    return cutout(x, row, column, side // 2)
+
+
+def affine_matrix(operation: Tensor, magnitude: Tensor) -> Tensor:
+    """Where each output point is read from, in coordinates -1..1 (x, y, 1); the unit matrix if not geometric.
+
+    Rotation up to 30 degrees about the centre; shear up to 0.3, fixed at the top or left edge; translation up to 0.3
+    of the side. [N] operation, [N] in [0, 1] -> [N,3,3].
+    """
+
+    def amount(name: str, most: float) -> Tensor:
+        return torch.where(_is(operation, name), most * (2 * magnitude - 1), 0)
+
+    angle = amount("rotate", pi / 6)
+    shear_x, shear_y = amount("shear_x", 0.3), amount("shear_y", 0.3)
+    # at most one of these is not zero, so their effects may be added up
+    top = torch.stack([angle.cos(), shear_x - angle.sin(), shear_x + 2 * amount("translate_x", 0.3)], 1)
+    middle = torch.stack([shear_y + angle.sin(), angle.cos(), shear_y + 2 * amount("translate_y", 0.3)], 1)
+    zero = torch.zeros_like(angle)
+    return torch.stack([top, middle, torch.stack([zero, zero, zero + 1], 1)], 1)
+
+
+def warp(x: Tensor, matrix: Tensor) -> Tensor:
+    """Each image resampled bilinearly, black outside. [N,C,S,S], [N,3,3] -> [N,C,S,S]."""
+    grid = F.affine_grid(matrix[:, :2].to(x.dtype), list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, padding_mode="zeros", align_corners=False)
+
+
+def photometric(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
+    """The image's photometric operation, if it has one. [N,3,S,S], [N], [N] in [0, 1] -> [N,3,S,S].
+
+    Brightness, contrast, colour and sharpness keep 5 % to 95 % of the image and take the rest from black, its mean
+    grey, its grey version or its smoothed version.
+    """
+
+    def chosen(name: str) -> Tensor:
+        return per_sample(_is(operation, name), x)
+
+    magnitude = magnitude.to(x.dtype)
+    grey = (x * per_channel(_GREY, x)).sum(1, keepdim=True)
+    other = torch.where(chosen("contrast"), grey.mean((2, 3), keepdim=True), torch.zeros_like(x))
+    other = torch.where(chosen("colour"), grey, other)
+    other = torch.where(chosen("sharpness"), smooth(x), other)
+    blends = chosen("brightness") | chosen("contrast") | chosen("colour") | chosen("sharpness")
+    out = torch.where(blends, torch.lerp(other, x, per_sample(0.05 + 0.9 * magnitude, x)), x)
+    out = torch.where(chosen("autocontrast"), autocontrast(x), out)
+    out = torch.where(chosen("posterize"), posterize(x, 4 + (5 * magnitude).long().clamp(0, 4)), out)
+    return torch.where(chosen("solarize"), solarize(x, magnitude), out)
+
+
+def smooth(x: Tensor) -> Tensor:
+    """The 3 x 3 mean in which the centre counts five times; the outermost pixels stay. [N,C,S,S] -> [N,C,S,S]."""
+    out = x.clone()
+    out[..., 1:-1, 1:-1] = (9 * F.avg_pool2d(x, 3, 1) + 4 * x[..., 1:-1, 1:-1]) / 13
+    return out
+
+
+def autocontrast(x: Tensor) -> Tensor:
+    """Each channel stretched to 0..1; a constant one stays. [N,C,S,S] -> [N,C,S,S]."""
+    low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
+    spread = high - low
+    return torch.where(spread > 0, (x - low) / torch.where(spread > 0, spread, 1), x)
+
+
+def posterize(x: Tensor, bits: Tensor) -> Tensor:
+    """Only the highest bits of each byte. [N,C,S,S] in [0, 1], [N] int64 in 1..8 -> [N,C,S,S]."""
+    step = per_sample(torch.exp2((8 - bits).to(x.dtype)), x)
+    return ((255 * x).round() / step).floor() * step / 255
+
+
+def solarize(x: Tensor, threshold: Tensor) -> Tensor:
+    """Pixels from the threshold upwards are inverted. [N,C,S,S] in [0, 1], [N] -> [N,C,S,S]."""
+    return torch.where(x < per_sample(threshold, x), x, 1 - x)
+
+
+def cutout(x: Tensor, row: Tensor, column: Tensor, side: int) -> Tensor:
+    """A grey square around a pixel, cut off at the image's edges. [N,C,S,S], [N], [N] -> [N,C,S,S]."""
+
+    def inside(centre: Tensor, length: int) -> Tensor:
+        distance = torch.arange(length, device=x.device) - centre.unsqueeze(1)
+        return (distance >= -(side // 2)) & (distance < side - side // 2)
+
+    square = inside(row, x.shape[-2])[:, None, :, None] & inside(column, x.shape[-1])[:, None, None, :]
+    return torch.where(square, 0.5, x)
+
+
+def _is(operation: Tensor, name: str) -> Tensor:
+    return operation == RAND_AUGMENT_OPS.index(name)
