@@ -48,14 +48,18 @@ def run(argv: list[str]) -> int:
         from difflib import get_close_matches
 
         close = get_close_matches(argv[0], COMMANDS, n=1)
-        raise UserError(f"There is no command {argv[0]!r}." + (f" Did you mean {close[0]!r}?" if close else " See proud --help."))
+        raise UserError(
+            f"There is no command {argv[0]!r}." + (f" Did you mean {close[0]!r}?" if close else " See proud --help.")
+        )
     command: Callable[[list[str]], int] = globals()[COMMANDS[argv[0]][0]]
     return command(argv[1:])
 
 
 def print_help() -> None:
     print("usage: proud COMMAND [options]\n")
-    print("Semi-supervised domain generalization: labels from one domain, images from several, a model for unseen ones.\n")
+    print(
+        "Semi-supervised domain generalization: labels from one domain, images from several, a model for unseen ones.\n"
+    )
     width = max(map(len, COMMANDS))
     for name, (_, purpose) in COMMANDS.items():
         print(f"  {name:<{width}}  {purpose}")
@@ -87,7 +91,9 @@ def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
 
     method, data, model = peek(argv, "method", "proud"), peek(argv, "data", "embedded"), peek(argv, "model", "auto")
     settings = method_config(method, **preset(data, model))
-    kind = make_dataclass("Train", [("run", RunConfig), ("method_settings", type(settings)), ("options", Options)], frozen=True)
+    kind = make_dataclass(
+        "Train", [("run", RunConfig), ("method_settings", type(settings)), ("options", Options)], frozen=True
+    )
     description = (
         f"Train a model. The settings of method {method!r} are shown with their defaults for this data; "
         "--method NAME --data NAME --help shows others."
@@ -144,9 +150,7 @@ class PredictArguments:
 
 
 def predict_command(argv: list[str]) -> int:
-    arguments = parse(
-        PredictArguments, argv, "predict", "Classify images with a trained model."
-    )
+    arguments = parse(PredictArguments, argv, "predict", "Classify images with a trained model.")
     from proud import console
 
     return console.predict(arguments)
@@ -161,7 +165,9 @@ class DemoArguments:
 
 
 def demo_command(argv: list[str]) -> int:
-    arguments = parse(DemoArguments, argv, "demo", "Source-only against ProUD on the built-in digits: pen labeled, street unseen.")
+    arguments = parse(
+        DemoArguments, argv, "demo", "Source-only against ProUD on the built-in digits: pen labeled, street unseen."
+    )
     from proud import console
 
     return console.demo(arguments.out, arguments.seed)
@@ -178,9 +184,7 @@ class DataArguments:
 
 
 def data_command(argv: list[str]) -> int:
-    arguments = parse(
-        DataArguments, argv, "data", "Count a data set's images against the canonical numbers."
-    )
+    arguments = parse(DataArguments, argv, "data", "Count a data set's images against the canonical numbers.")
     if arguments.action != "check":
         raise UserError(f"proud data knows only `check`, not {arguments.action!r}.")
     from proud import console

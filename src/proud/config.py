@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import FlagCreatePairsOff, arg
 
 from proud.errors import UserError
 
@@ -11,35 +14,44 @@ if TYPE_CHECKING:
     from proud.methods.base import MethodConfig
 
 NOTHING = "none"
+DEFAULT_BACKBONE = "resnet18.tv_in1k"
+SMALL_SIDE = 64  # images up to this side get the digits net
+
+Switch = FlagCreatePairsOff[bool]
+
+
+def word(shown: str, hint: str | None = None) -> Any:
+    """How the command line shows a flag's value, and what it says where the default is empty."""
+    return arg(metavar=shown, help_behavior_hint=hint)
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Data, network and seed of a run; the method's own settings are in its own config."""
+    """What the run learns from, and with which network."""
 
-    data: str = "embedded"
-    """folder ROOT/<domain>/<class>/*, a CSV (path,domain,label), a benchmark's name, or `embedded`"""
-    root: str = ""
+    data: Annotated[str, word("DATA")] = "embedded"
+    """a folder ROOT/<domain>/<class>/*, a CSV file (path,domain,label), a benchmark's name, or `embedded`"""
+    root: Annotated[str, word("DIR", "(for benchmarks only)")] = ""
     """where a named benchmark (digits-dg, pacs, office-home) is unpacked"""
-    labeled: str = ""
+    labeled: Annotated[str, word("DOMAIN", "(required)")] = ""
     """the domain whose labels are used"""
-    test: str = NOTHING
-    """the unseen domain, for measuring only; `none` trains on all domains"""
-    unlabeled: tuple[str, ...] = ()
-    """domains used without labels; default: all that are neither labeled nor test"""
-    method: str = "proud"
+    test: Annotated[str, word("DOMAIN")] = NOTHING
+    """the unseen domain, for measuring only; `none`: train on all domains, measure on validation images alone"""
+    unlabeled: Annotated[tuple[str, ...], word("DOMAIN ...", "(default: all the others)")] = ()
+    """domains used without labels"""
+    method: Annotated[str, word("NAME")] = "proud"
     """training method"""
-    model: str = "auto"
+    model: Annotated[str, word("NAME")] = "auto"
     """`digits`, any timm name, or `auto`: digits for images up to 64 px, else resnet18.tv_in1k"""
-    weights: str = "auto"
+    weights: Annotated[str, word("auto|none|FILE")] = "auto"
     """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
-    size: int = 0
-    """image side in pixels; 0 takes the network's own"""
+    size: Annotated[int, word("PIXELS", "(default: the network's own)")] = 0
+    """side of the square images that the network sees"""
     val: float = 0.1
     """share of the labeled domain kept for validation, never trained on"""
     seed: int = 2022
     """decides every random choice"""
-    skip_bad: bool = False
+    skip_bad: Switch = False
     """leave unreadable images out instead of stopping"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """`auto`: bf16 on CUDA, fp32 elsewhere"""
@@ -47,24 +59,31 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out; none of this changes its result."""
+    """Where and how it runs. What is evaluated, and when, never changes the trained weights."""
 
-    out: str = ""
-    """folder for the run's files; default: runs/<data>-<labeled>-<test>-<method>-<seed>"""
-    device: str = "auto"
-    """`auto`, `cpu`, `cuda` or `cuda:N`"""
-    threads: int = 0
-    """CPU threads; 0 takes half the cores, at least one (see docs/design.md)"""
+    out: Annotated[str, word("DIR", "(default: runs/<data>-<labeled>-<test>-<method>-<seed>)")] = ""
+    """folder for the run's files"""
+    device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
+    """where to compute; `auto` takes CUDA if it is there"""
+    threads: Annotated[int, word("INT", "(default: half the cores)")] = 0
+    """CPU threads; more than the free cores make it slower, not faster"""
     eval_every: int = 1
     """epochs between evaluations; the last five are always evaluated"""
     fast: bool = True
     """compiled steps in CUDA graphs, on CUDA"""
-    resume: bool = False
+    resume: Switch = False
     """go on with the run in the output folder"""
-    overwrite: bool = False
+    overwrite: Switch = False
     """replace the run in the output folder"""
-    quiet: bool = False
+    quiet: Switch = False
     """no progress bar"""
+
+
+def choose_model(model: str, native_side: int) -> str:
+    """`auto` looks at the images' shorter side."""
+    if model != "auto":
+        return model
+    return "digits" if native_side <= SMALL_SIDE else DEFAULT_BACKBONE
 
 
 def flat(run: RunConfig, method: MethodConfig) -> dict[str, Any]:
@@ -85,18 +104,34 @@ def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return lines
 
 
-def check(run: RunConfig, method: MethodConfig) -> None:
+def check(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
     """Settings that can be refused before any image is read."""
     if not run.labeled:
-        raise UserError("Say which domain has labels: --labeled NAME.")
+        raise UserError("Say which domain has labels: --labeled DOMAIN.")
     if run.labeled == run.test:
         raise UserError(f"--labeled and --test are both {run.labeled!r}: the test domain must be an unseen one.")
     if not 0 <= run.val < 1:
         raise UserError(f"--val is a share of the labeled domain, 0 ≤ val < 1; got {run.val}.")
+    at_least(0, seed=run.seed, size=run.size)
+    if options is not None:
+        at_least(0, threads=options.threads)
+        at_least(1, eval_every=options.eval_every)
     for field in fields(method):
         value = getattr(method, field.name)
-        low = {"epochs": 1, "batch_size": 1, "pretrain_epochs": 0, "views": 1}.get(field.name)
-        if low is not None and value < low:
-            raise UserError(f"--{field.name.replace('_', '-')} must be at least {low}, got {value}.")
-        if field.name.startswith(("tau_", "lr", "mixup")) and not isinstance(value, bool) and value <= 0:
-            raise UserError(f"--{field.name.replace('_', '-')} must be positive, got {value}.")
+        low = {"epochs": 1, "batch_size": 1, "pretrain_epochs": 0, "views": 1, "weight_decay": 0, "alpha": 0}.get(
+            field.name
+        )
+        if low is not None:
+            at_least(low, **{field.name: value})
+        if field.name.startswith(("tau_", "lr", "mixup")) and not isinstance(value, bool) and not 0 < value < math.inf:
+            raise UserError(f"{flag(field.name)} must be positive, got {value}.")
+
+
+def at_least(low: int, **values: float) -> None:
+    for name, value in values.items():
+        if not value >= low:
+            raise UserError(f"{flag(name)} must be at least {low}, got {value}.")
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

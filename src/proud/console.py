@@ -56,14 +56,19 @@ class TrainingBar:
             label = f"{escape(self.title)} {now.stage}"
             self.bars[now.stage] = self.progress.add_task(label, total=now.epochs * now.steps, numbers="")
         done = (now.epoch - 1) * now.steps + now.step
-        shown = {"numbers": numbers(now.record)} if now.record else {}
-        self.progress.update(self.bars[now.stage], completed=done, **shown)
+        self.progress.update(self.bars[now.stage], completed=done)
+        if now.record:
+            self.progress.update(self.bars[now.stage], numbers=numbers(now.record))
 
 
 def numbers(record: dict[str, Any]) -> str:
     """The newest record in a few words."""
     words = [f"epoch {record['epoch']}", f"loss {record['losses']['loss']:.3f}"]
-    words += [f"{name} {100 * record[key]:.1f}%" for name, key in (("val", "val_accuracy"), ("test", "test_accuracy")) if key in record]
+    words += [
+        f"{name} {100 * record[key]:.1f}%"
+        for name, key in (("val", "val_accuracy"), ("test", "test_accuracy"))
+        if key in record
+    ]
     for name, domain in record.get("domains", {}).items():
         right = f" PL {100 * domain['accuracy']:.0f}%" if "accuracy" in domain else ""
         ratio = f" λ {domain['lambda']:.2f}" if "lambda" in domain else ""
@@ -78,7 +83,9 @@ def train(run: RunConfig, settings: MethodConfig, options: Options) -> int:
         with TrainingBar(run.method, options.quiet) as bar:
             result = train_run(run, settings, options, watch=bar)
     except Stopped:
-        console.print(f"Stopped. Go on with the same command and [bold]--resume[/bold]; the run is in {escape(folder)}.")
+        console.print(
+            f"Stopped. Go on with the same command and [bold]--resume[/bold]; the run is in {escape(folder)}."
+        )
         return 130
     show_result(result, time.monotonic() - started)
     return 0
@@ -118,8 +125,10 @@ def demo(out: Path, seed: int) -> int:
 
     if out.exists() and not (out / "proud" / "run.json").is_file() and any(out.iterdir()):
         raise UserError(f"{out} holds other files. Choose another --out.")
-    console.print("[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
-                  "[bold]print[/bold], tested on the unseen [bold]street[/bold]")
+    console.print(
+        "[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
+        "[bold]print[/bold], tested on the unseen [bold]street[/bold]"
+    )
     results = {}
     for method in ("erm", "proud"):
         shutil.rmtree(out / method, ignore_errors=True)
@@ -140,8 +149,9 @@ def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
     table.add_column("pseudo-labels, start → end")
     for method, name in (("erm", "source-only (ERM)"), ("proud", "ProUD")):
         result = results[method]
+        last = result.get("domains_last", {})
         labels = ", ".join(
-            f"{escape(domain)} {100 * first['accuracy']:.0f} % → {100 * result['domains_last'][domain]['accuracy']:.0f} %"
+            f"{escape(domain)} {100 * first['accuracy']:.0f} % → {100 * last[domain]['accuracy']:.0f} %"
             for domain, first in result.get("domains_first", {}).items()
         )
         table.add_row(name, f"{100 * result['test_accuracy']:.1f} %", labels or "–")
@@ -149,8 +159,12 @@ def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
     gain = 100 * (results["proud"]["test_accuracy"] - results["erm"]["test_accuracy"])
     console.print(f"ProUD is {abs(gain):.1f} points {'above' if gain >= 0 else 'BELOW'} source-only.")
     console.print(f"Files of the runs: {escape(str(out / 'proud'))} and {escape(str(out / 'erm'))}")
-    console.print("Your own data, as folders ROOT/<domain>/<class>/* (class folders are needed in the labeled domain only):")
-    console.print("  [bold].venv/bin/proud train --data ROOT --labeled NAME --test none --out runs/mine[/bold]", soft_wrap=True)
+    console.print(
+        "Your own data, as folders ROOT/<domain>/<class>/* (class folders are needed in the labeled domain only):"
+    )
+    console.print(
+        "  [bold].venv/bin/proud train --data ROOT --labeled NAME --test none --out runs/mine[/bold]", soft_wrap=True
+    )
 
 
 def evaluate(arguments: EvaluateArguments) -> int:
@@ -180,21 +194,23 @@ def predict(arguments: PredictArguments) -> int:
     files = find_images(arguments.images)
     rows, bad = predict_files(model, files, skip_bad=arguments.skip_bad, progress=True)
     if not rows:
-        raise UserError(f"None of the {len(files)} images could be read; the first: {bad[0].name}: {bad[0].reason}")
+        raise UserError(f"None of the {len(files)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
     write_predictions(arguments.out, rows)
-    console.print(f"{len(rows)} images → {escape(str(arguments.out))}" + (f"; {len(bad)} unreadable left out" if bad else ""))
+    console.print(
+        f"{len(rows)} images → {escape(str(arguments.out))}" + (f"; {len(bad)} unreadable left out" if bad else "")
+    )
     return 0
 
 
 def check_data(name: str, root: str) -> int:
     from proud.data.benchmarks import check
 
-    report = check(name, root or None)
-    table = Table(title=f"{escape(name)}", title_justify="left")
+    report = check(name, root)
+    table = Table(title=escape(name), title_justify="left")
     for column in ("domain", "found", "expected", "status"):
         table.add_column(column, justify="left" if column in ("domain", "status") else "right")
     for row in report.rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(escape(row.domain), str(row.found), str(row.expected), escape(row.status))
     console.print(table)
-    console.print(escape(report.text))
-    return 0 if report.complete else 1
+    console.print(escape(report.advice))
+    return 0 if report.ok else 1

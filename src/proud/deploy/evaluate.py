@@ -29,7 +29,9 @@ def read_domain(model: Model, data: str, root: str, name: str, skip_bad: bool) -
             f"It knows {', '.join(model.classes[:20])}."
         )
     sources = [catalog.source(domain, entry) for entry in domain.entries]
-    images, kept, bad = decode_all(sources, stored_side(model.spec.size), skip_bad=True, progress=True, description=f"Reading {name}")
+    images, kept, bad = decode_all(
+        sources, stored_side(model.spec.size), skip_bad=True, progress=True, description=f"Reading {name}"
+    )
     if bad and not skip_bad:
         raise bad_files_error(bad)
     labels = torch.tensor([numbers[str(domain.entries[place].label)] for place in kept])

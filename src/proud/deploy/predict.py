@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from proud.data.catalog import IMAGE_SUFFIXES
+from proud.data.arrays import _channels_last as channels_last
 from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
+from proud.data.walk import Walk
 from proud.errors import UserError
 from proud.evaluation import forward_all
 from proud.models import ModelSpec, Net, build_net
-from proud.training.files import read_json, replacing, write_json
+from proud.training.files import read_json, replacing, write_json, write_tensors
+from proud.training.machine import choose_device
+from proud.training.records import write_table
 from proud.training.run import MODEL_FORMAT
 
 
 class Model:
     """A trained network with its classes and input format."""
 
-    def __init__(self, net: Net, spec: ModelSpec, classes: tuple[str, ...], config: dict[str, Any], device: torch.device) -> None:
-        self.net, self.spec, self.classes, self.config, self.device = net.to(device).eval(), spec, classes, config, device
+    def __init__(
+        self, net: Net, spec: ModelSpec, classes: tuple[str, ...], config: dict[str, Any], device: torch.device
+    ) -> None:
+        self.net = net.to(device).eval()
+        self.spec, self.classes, self.config, self.device = spec, classes, config, device
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits [N, K] of stored uint8 images [N, 3, S, S]."""
         return forward_all(self.net, images, self.spec, self.device, "fp32")[1].cpu()
 
+    def predict_proba(self, images: Any) -> np.ndarray:
+        """Class probabilities [N, K] of uint8 arrays, files, or all images of a folder (in `find_images` order)."""
+        return self.logits(self._decoded(images)).softmax(1).numpy()
+
+    def predict(self, images: Any) -> np.ndarray:
+        """Class names [N]."""
+        return np.array(self.classes)[self.predict_proba(images).argmax(1)]
+
+    def _decoded(self, images: Any) -> Tensor:
+        sources = find_images(images) if is_files(images) else list(channels_last("images", images))
+        return decode_all(sources, stored_side(self.spec.size))[0]
+
     def save(self, folder: Path | str) -> None:
-        from dataclasses import asdict
-
-        from safetensors.torch import save_file
-
+        """Write `model.safetensors` and `model.json`, which `proud.load` and `proud predict` read."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "model.safetensors") as part:
-            save_file({k: v.cpu().contiguous() for k, v in self.net.state_dict().items()}, part, metadata={"format": MODEL_FORMAT})
-        about = {"format": MODEL_FORMAT, "classes": list(self.classes), "spec": asdict(self.spec), "config": self.config}
-        write_json(folder / "model.json", about)
+            write_tensors(part, self.net.state_dict(), MODEL_FORMAT)
+        about = {"classes": list(self.classes), "spec": asdict(self.spec), "config": self.config}
+        write_json(folder / "model.json", {"format": MODEL_FORMAT} | about)
 
 
 def load_model(folder: Path | str, device: str = "auto") -> Model:
@@ -47,11 +62,12 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from proud.training.run import choose_device
-
     folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.")
     if not (folder / "model.json").is_file():
-        hint = "its training has not finished (go on with --resume)" if (folder / "run.json").is_file() else "it is not a run's folder"
+        unfinished = (folder / "run.json").is_file()
+        hint = "its training has not finished (go on with --resume)" if unfinished else "it is not a run's folder"
         raise UserError(f"{folder} holds no model.json: {hint}.")
     try:
         about = read_json(folder / "model.json")
@@ -76,19 +92,27 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
     return Model(net, spec, classes, about.get("config", {}), choose_device(device))
 
 
-def find_images(where: Iterable[Path]) -> list[Path]:
-    """Image files: those named, and those anywhere below the named folders."""
+def is_files(images: Any) -> bool:
+    """A path or a list of paths, as opposed to pixels."""
+    if isinstance(images, list | tuple):
+        return bool(images) and all(isinstance(path, str | Path) for path in images)
+    return isinstance(images, str | Path)
+
+
+def find_images(where: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Image files: those named, and those anywhere below the named folders, sorted by path."""
     found: list[Path] = []
-    for path in where:
+    places = [Path(where)] if isinstance(where, str | Path) else [Path(path) for path in where]
+    for path in places:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*") if p.is_file() and p.suffix.lower() in IMAGE_SUFFIXES)
+            found += sorted(Walk(path).images(path))
         elif path.is_file():
             found.append(path)
         else:
             raise UserError(f"{path}: no such file or folder.")
     if not found:
-        raise UserError(f"No images found in {', '.join(str(path) for path in where)}.")
-    return found
+        raise UserError(f"No images found in {', '.join(str(path) for path in places)}.")
+    return list(dict.fromkeys(found))
 
 
 def predict_files(
@@ -114,12 +138,4 @@ def predict_files(
 
 
 def write_predictions(path: Path, rows: list[dict[str, Any]]) -> None:
-    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows({key: safe_cell(value) for key, value in row.items()} for row in rows)
-
-
-def safe_cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets a leading apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    write_table(path, list(rows[0]), [list(row.values()) for row in rows])

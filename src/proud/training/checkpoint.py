@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.training.files import read_json, replacing, write_json
+from proud.training.files import read_json, replacing, write_json, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,15 +28,14 @@ class Position:
 
 
 def save_checkpoint(folder: Path, state: dict[str, Tensor], position: Position, config: dict[str, Any]) -> None:
-    from safetensors.torch import save_file
-
     name = f"checkpoint-{position.records:06d}"
-    tensors = {key: value.detach().cpu().contiguous().clone() for key, value in state.items()}
     with replacing(folder / f"{name}.safetensors") as part:
-        save_file(tensors, part, metadata={"format": FORMAT})
+        write_tensors(part, state, FORMAT)
         digest = _sha256(part)
     # the JSON file makes the checkpoint valid: it is written last
-    write_json(folder / f"{name}.json", {"format": FORMAT, "sha256": digest, "position": asdict(position), "config": config})
+    write_json(
+        folder / f"{name}.json", {"format": FORMAT, "sha256": digest, "position": asdict(position), "config": config}
+    )
     for old in sorted(folder.glob("checkpoint-*.json"))[:-KEPT]:
         old.unlink()
         old.with_suffix(".safetensors").unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from proud.evaluation import Evaluator
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness
 from proud.training.checkpoint import Position, load_checkpoint, save_checkpoint
-from proud.training.records import Records
+from proud.training.folder import refuse_difference
+from proud.training.records import Records, write_pseudo_labels
 from proud.training.snapshot import moment_of, save_snapshot
 
 LAST_EPOCHS = 5  # a run's score is the mean over these
@@ -84,7 +85,8 @@ class Loop:
         """Go back to the newest intact checkpoint, or to the very start when there is none."""
         found = load_checkpoint(self.folder / "checkpoints")
         if found is not None:
-            state, self.position, _ = found
+            state, self.position, config = found
+            refuse_difference(self.folder, config, self.config)
             self.method.load_state_dict(state)
         for file in (self.records, self.timings):
             file.cut(self.position.records)
@@ -107,7 +109,10 @@ class Loop:
         last_stage = stage is self.stages[-1]
         moment = moment_of(epoch, stage.epochs) if last_stage else None
         if moment:
-            save_snapshot(self.folder / "snapshots" / f"{moment}.safetensors", method, self.task, self.evaluator, random)
+            path = self.folder / "snapshots" / f"{moment}.safetensors"
+            save_snapshot(path, method, self.task, self.evaluator, random)
+        if moment == "last":
+            write_pseudo_labels(self.folder / "pseudo_labels.csv", method.pseudo_labels(), self.task)
         record: dict[str, Any] = {"stage": stage.name, "epoch": epoch + 1, "step": stage.steps}
         record |= {"domains": self._domains()} if method.pseudo_labels() else {}
 
@@ -124,7 +129,7 @@ class Loop:
         losses = self.run_epoch(method, stage, rows, random, after_step)
         record["losses"] = self._mean_losses(losses, stage, epoch)
         stepped = time.perf_counter()
-        final = last_stage and epoch >= stage.epochs - LAST_EPOCHS
+        final = self.position.records >= sum(stage.epochs for stage in self.stages) - LAST_EPOCHS
         if final or (self.position.records + 1) % self.eval_every == 0:
             record |= self.evaluator.scores(method.network())
         self.records.append(record)
@@ -138,14 +143,19 @@ class Loop:
         self.watch(Progress(stage.name, epoch + 1, stage.epochs, stage.steps, stage.steps, record))
 
     def _mean_losses(self, losses: dict[str, Tensor], stage: Stage, epoch: int) -> dict[str, float]:
-        bad = (~torch.isfinite(losses["loss"])).nonzero().flatten().tolist()
-        if bad:
-            raise UserError(
-                f"The loss became {losses['loss'][bad[0]].item()} in stage {stage.name}, epoch {epoch + 1}, step {bad[0] + 1} "
-                f"of {stage.steps}. The last good checkpoint is kept in {self.folder / 'checkpoints'}. "
-                "A lower --lr usually helps; changing it needs a new --out."
-            )
+        wrong = (~torch.isfinite(losses["loss"])).nonzero().flatten().tolist()
+        if wrong:
+            self._diverged(f"The loss became {losses['loss'][wrong[0]].item()}", stage, epoch, wrong[0])
+        weights = torch.stack([weight.isfinite().all() for weight in self.method.network().parameters()])
+        if not weights.all():
+            self._diverged("The weights became infinite or not a number", stage, epoch, stage.steps - 1)
         return {name: values.float().mean().item() for name, values in losses.items()}
+
+    def _diverged(self, what: str, stage: Stage, epoch: int, step: int) -> NoReturn:
+        raise UserError(
+            f"{what} in stage {stage.name}, epoch {epoch + 1}, step {step + 1} of {stage.steps}. The last good "
+            f"checkpoint is kept in {self.folder / 'checkpoints'}. A lower --lr usually helps; it needs a new --out."
+        )
 
     def _domains(self) -> dict[str, dict[str, float]]:
         """Mean uncertainty, mixing ratios and, where true labels are known, accuracy of each domain's pseudo-labels."""
@@ -156,7 +166,8 @@ class Loop:
             if hasattr(config, "tau_ratio"):
                 ratio = ops.certainty_ratio(pseudo.uncertainty, config.tau_ratio)
                 # a ratio above the threshold is drawn from U(0, 1), whose mean is one half
-                final = torch.where(ratio > config.threshold, 0.5, ratio) if config.udmix else torch.full_like(ratio, 0.5)
+                drawn = ratio > config.threshold if config.udmix else torch.ones_like(ratio, dtype=torch.bool)
+                final = torch.where(drawn, 0.5, ratio)
                 row |= {"lambda_uncertainty": ratio.mean().item(), "lambda": final.mean().item()}
             found[name] = row | self.evaluator.audit(name, pseudo)
         return found

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from proud import ops
-from proud.data.domain import Task
+from proud.data.domain import LabeledDomain, Task, UnlabeledDomain
 from proud.evaluation import Evaluator, forward_all
 from proud.methods.base import Method
 from proud.randomness import Randomness
-from proud.training.files import replacing
+from proud.training.files import replacing, write_tensors
 
 if TYPE_CHECKING:
     from proud.methods.context import Context
@@ -38,10 +38,9 @@ def shown_rows(population: int, features: int, domains: int) -> Tensor:
 
 
 def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, random: Randomness) -> None:
-    from safetensors.torch import save_file
-
     net, context = method.network(), method.context
-    domains = [("labeled", task.training.labeled), *((f"unlabeled/{d.name}", d) for d in task.training.unlabeled)]
+    domains: list[tuple[str, LabeledDomain | UnlabeledDomain]] = [("labeled", task.training.labeled)]
+    domains += [(f"unlabeled/{domain.name}", domain) for domain in task.training.unlabeled]
     if task.evaluation.test is not None:
         domains.append(("test", task.evaluation.test))
     tensors: dict[str, Tensor] = {}
@@ -49,20 +48,21 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
         rows = shown_rows(len(domain.images), net.num_features, len(domains))
         features, logits = forward_all(net, domain.images[rows], context.spec, context.device, context.precision)
         tensors |= {f"{key}/rows": rows, f"{key}/features": features.half(), f"{key}/logits": logits.half()}
-        if key in ("labeled", "test"):
-            tensors[f"{key}/labels"] = domain.labels[rows]  # type: ignore[union-attr]
+        if isinstance(domain, LabeledDomain):
+            tensors[f"{key}/labels"] = domain.labels[rows]
     tensors |= _pseudo_labels(method, evaluator, tensors, context)
     with torch.no_grad():
         for key, value in method.snapshot(random).items():
             tensors[f"method/{key}"] = _thumbnails(value) if value.ndim == 4 else value
     for key, value in tensors.items():
-        value = value.detach().cpu().contiguous()
         tensors[key] = value.half() if value.dtype == torch.float32 and value.ndim > 1 else value
     with replacing(path) as part:
-        save_file(tensors, part)
+        write_tensors(part, tensors, "proud-snapshot-1")
 
 
-def _pseudo_labels(method: Method, evaluator: Evaluator, tensors: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+def _pseudo_labels(
+    method: Method, evaluator: Evaluator, tensors: dict[str, Tensor], context: Context
+) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     tau = getattr(method.config, "tau_ratio", None)
     for name, pseudo in method.pseudo_labels().items():
@@ -80,5 +80,7 @@ def _pseudo_labels(method: Method, evaluator: Evaluator, tensors: dict[str, Tens
 def _thumbnails(images: Tensor) -> Tensor:
     if images.shape[-1] <= PAIR_SIDE:
         return images
-    small = interpolate(images.float(), size=(PAIR_SIDE, PAIR_SIDE), mode="bilinear", antialias=True, align_corners=False)
+    small = interpolate(
+        images.float(), size=(PAIR_SIDE, PAIR_SIDE), mode="bilinear", antialias=True, align_corners=False
+    )
     return small.round().clamp(0, 255).to(torch.uint8)

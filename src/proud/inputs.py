@@ -1,0 +1,127 @@
+"""What Python users hand to `fit`: folders, arrays or domain types, in any mixture, made into one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proud.config import choose_model
+from proud.data.arrays import assemble_arrays
+from proud.data.assemble import assemble
+from proud.data.catalog import Catalog, DomainFiles, Entry
+from proud.data.domain import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
+from proud.data.native import native_side
+from proud.data.roles import sort_classes
+from proud.data.store import decode_all, stored_side
+from proud.data.walk import Walk
+from proud.errors import UserError
+from proud.models import model_spec
+
+
+def gather(
+    labeled: Any,
+    unlabeled: Any,
+    test: Any = None,
+    *,
+    model: str = "auto",
+    size: int | None = None,
+    val: float = 0.1,
+    seed: int = 2022,
+    skip_bad: bool = False,
+    progress: bool = False,
+) -> tuple[Task, str]:
+    """One task from whatever was given, and the name of the network that suits its images."""
+    taken: dict[str, Path] = {}
+    source = _folder(labeled, taken) if is_path(labeled) else labeled
+    others = [_folder(item, taken) if is_path(item) else item for item in as_list(unlabeled)]
+    target = _folder(test, taken) if is_path(test) else test
+    if not others:
+        raise UserError("No unlabeled domain is given: fit(labeled=..., unlabeled=[...]) needs at least one.")
+    name = choose_model(model, _native_side(source))
+    side = model_spec(name, 2, size).size
+    every = [source, *others] + ([] if target is None else [target])
+    if all(isinstance(item, DomainFiles) for item in every):
+        task = assemble(
+            Catalog("folders", None, {domain.name: domain for domain in every}),
+            labeled=source.name,
+            unlabeled=[domain.name for domain in others],
+            test=None if target is None else target.name,
+            size=side,
+            val=val,
+            seed=seed,
+            skip_bad=skip_bad,
+            progress=progress,
+        )
+        return task, name
+
+    def read(item: Any) -> Any:
+        return _decoded(item, stored_side(side), skip_bad, progress) if isinstance(item, DomainFiles) else item
+
+    given = [read(item) for item in others]
+    task = assemble_arrays(read(source), given, read(target), size=side, val=val, seed=seed, progress=progress)
+    return task, name
+
+
+def is_path(value: Any) -> bool:
+    return isinstance(value, str | Path)
+
+
+def as_list(unlabeled: Any) -> list[Any]:
+    """A single domain counts as a list of one."""
+    single = is_path(unlabeled) or isinstance(unlabeled, np.ndarray | Tensor | UnlabeledDomain | LabeledDomain)
+    return [unlabeled] if single else list(unlabeled or ())
+
+
+def _folder(where: str | Path, taken: dict[str, Path]) -> DomainFiles:
+    """A domain under its folder's name, made different from the names before it."""
+    folder = Path(where).absolute()
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {where}.")
+    if folder.resolve() in taken.values():
+        raise UserError(f"The folder {where} is given twice: every domain needs a folder of its own.")
+    name, number = folder.name, 2
+    while name in taken:
+        name, number = f"{folder.name} ({number})", number + 1
+    taken[name] = folder.resolve()
+    return folder_domain(name, folder)
+
+
+def folder_domain(name: str, folder: Path) -> DomainFiles:
+    """All images below a folder; an image's label is the first folder below it, if there is one."""
+    walk = Walk(folder)
+    entries = []
+    for path in sorted(walk.images(folder)):
+        inner = path.relative_to(folder).parts
+        entries.append(Entry(str(path), inner[0] if len(inner) > 1 else None))
+    if not entries:
+        raise UserError(f"There are no images in {folder}.")
+    labels = {entry.label for entry in entries}
+    empty = tuple(sub.name for sub in walk.folders(folder) if sub.name not in labels)
+    return DomainFiles(name, tuple(entries), empty)
+
+
+def _native_side(source: Any) -> int:
+    if isinstance(source, DomainFiles):
+        return native_side(Catalog("folder", None, {source.name: source}), source.name)
+    images = source[0] if isinstance(source, Sequence) and source else getattr(source, "images", source)
+    shape = tuple(getattr(images, "shape", ()))
+    if len(shape) != 4:
+        raise UserError("labeled must be a folder of class folders, a pair (images, labels), or a LabeledDomain.")
+    return min(shape[1:3]) if shape[3] in (1, 3) else min(shape[2:])
+
+
+def _decoded(domain: DomainFiles, side: int, skip_bad: bool, progress: bool) -> LabeledDomain:
+    """Images in memory; those without a label get none. Among unlabeled domains, labels go to the audit alone."""
+    sources = [Path(entry.location) for entry in domain.entries]
+    images, kept, _ = decode_all(
+        sources, side, skip_bad=skip_bad, progress=progress, description=f"Decoding {domain.name}"
+    )
+    classes = sort_classes({entry.label for entry in domain.entries if entry.label is not None})
+    number = {label: k for k, label in enumerate(classes)}
+    labels = [number.get(domain.entries[row].label or "", UNKNOWN) for row in kept]
+    return LabeledDomain(domain.name, images, torch.tensor(labels, dtype=torch.int64), classes)

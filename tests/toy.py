@@ -1,0 +1,95 @@
+"""A task that every method learns in seconds: four textures, 16×16, in domains that differ in colours and noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from proud.config import RunConfig
+from proud.data.arrays import assemble_arrays
+from proud.data.domain import LabeledDomain, Task
+from proud.methods import method_config
+
+CLASSES = ("across", "checks", "down", "plain")
+SIDE = 16
+# ink, paper, noise of each domain
+LOOKS = [
+    ((40, 40, 60), (220, 215, 205), 8),
+    ((90, 40, 40), (200, 210, 230), 12),
+    ((30, 80, 40), (230, 230, 170), 12),
+    ((30, 50, 110), (240, 200, 180), 16),
+    ((100, 30, 90), (190, 230, 230), 10),
+    ((70, 60, 30), (240, 240, 240), 14),
+    ((20, 80, 90), (250, 220, 210), 18),
+]
+FAST_SETTINGS = {
+    "epochs": 4,
+    "pretrain_epochs": 4,
+    "batch_size": 16,
+    "lr": 0.02,
+    "weight_decay": 0.0005,
+    "mixup": 0.4,
+    "tau_uncertainty": 0.1,
+    "flip": False,
+}
+
+
+def toy_images(domain: int, per_class: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 [N,16,16,3] and class names [N], classes in turn."""
+    random = np.random.default_rng([7, domain, seed])
+    ink, paper, noise = LOOKS[domain]
+    images, labels = [], []
+    for _ in range(per_class):
+        for label in CLASSES:
+            ink_here = _pattern(label, int(random.integers(0, 4)))[..., None]
+            clean = ink_here * np.array(ink) + (1 - ink_here) * np.array(paper)
+            images.append((clean + random.normal(0, noise, clean.shape)).clip(0, 255).astype(np.uint8))
+            labels.append(label)
+    return np.stack(images), np.array(labels)
+
+
+def _pattern(label: str, shift: int) -> np.ndarray:
+    y, x = np.mgrid[0:SIDE, 0:SIDE]
+    stripes = {"across": y + shift, "down": x + shift}
+    if label in stripes:
+        return (stripes[label] // 2 % 2).astype(float)
+    if label == "checks":
+        return ((x + shift) // 4 + (y + shift) // 4) % 2 * 1.0
+    return ((x - 7.5) ** 2 + (y - 7.5) ** 2 < (4 + shift / 2) ** 2) * 1.0
+
+
+def toy_task(unlabeled: int = 2, per_class: int = 12, test: bool = True, val: float = 0.1, seed: int = 2022) -> Task:
+    """Labeled domain 0, then the unlabeled ones (their labels known to the audit), then an unseen one."""
+    last = toy_images(len(LOOKS) - 1, per_class)
+    hidden = [as_domain(f"hidden {t}", *toy_images(t, per_class)) for t in range(1, unlabeled + 1)]
+    return assemble_arrays(toy_images(0, per_class), hidden, last if test else None, size=SIDE, val=val, seed=seed)
+
+
+def as_domain(name: str, images: np.ndarray, labels: np.ndarray) -> LabeledDomain:
+    import torch
+
+    numbers = torch.tensor([CLASSES.index(label) for label in labels])
+    return LabeledDomain(name, torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), numbers, CLASSES)
+
+
+def toy_run(method: str = "proud", task: Task | None = None, **changes: object) -> RunConfig:
+    test = "none" if task is not None and task.evaluation.test is None else "test"
+    return RunConfig(
+        **{"data": "toy", "labeled": "labeled", "test": test, "method": method, "model": "digits"} | changes
+    )
+
+
+def toy_settings(method: str = "proud", **changes: object):
+    return method_config(method, **FAST_SETTINGS | changes)
+
+
+def write_folders(root: Path, domains: dict[str, int], per_class: int = 4, suffix: str = ".png") -> Path:
+    """ROOT/<domain>/<class>/NN.png"""
+    for name, look in domains.items():
+        for row, (image, label) in enumerate(zip(*toy_images(look, per_class), strict=True)):
+            path = root / name / label / f"{row:03d}{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+    return root
