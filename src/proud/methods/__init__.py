@@ -18,6 +18,15 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "proud-no-pml": ("proud.methods.proud:ProUD", {"pml": False}),
     "erm": ("proud.methods.erm:ERM", {}),
     "erm-noisemix": ("proud.methods.erm:ERM", {"noisemix": True}),
+    "mean-teacher": ("proud.methods.mean_teacher:MeanTeacher", {}),
+    "mean-teacher-noisemix": ("proud.methods.mean_teacher:MeanTeacher", {"noisemix": True}),
+    "mixmatch": ("proud.methods.mixmatch:MixMatch", {}),
+    "mixmatch-noisemix": ("proud.methods.mixmatch:MixMatch", {"noisemix": True}),
+    "fixmatch": ("proud.methods.fixmatch:FixMatch", {}),
+    "fixmatch-noisemix": ("proud.methods.fixmatch:FixMatch", {"noisemix": True}),
+    "rsc": ("proud.methods.rsc:RSC", {}),
+    "rsc-noisemix": ("proud.methods.rsc:RSC", {"noisemix": True}),
+    "dgvgs": ("proud.methods.dgvgs:DGvGS", {}),
 }
 
 
