@@ -1,0 +1,1 @@
+"""Many runs: combinations × seeds × methods as a queue that several workers may share, and their scores."""

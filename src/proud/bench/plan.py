@@ -1,0 +1,197 @@
+"""What a bench consists of: every combination of domains, for every seed and method, in a stated order."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from proud.config import RunConfig, check
+from proud.errors import UserError
+from proud.methods import METHODS, method_class, method_config
+from proud.methods.base import MethodConfig
+from proud.presets import preset
+
+if TYPE_CHECKING:
+    from proud.data.catalog import Catalog
+
+Combo = tuple[str, str]
+"""(labeled domain, test domain); all the others are unlabeled."""
+
+DEVELOPMENT: dict[str, frozenset[Combo]] = {
+    "pacs": frozenset({("photo", "sketch"), ("cartoon", "sketch")}),
+    "digits-dg": frozenset({("syn", "svhn"), ("svhn", "mnist")}),
+}
+"""The cells whose test accuracy was looked at during development; every table marks them."""
+
+
+class Key(NamedTuple):
+    """Which run: one cell of the table, for one seed."""
+
+    method: str
+    labeled: str
+    test: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Job:
+    run: RunConfig
+    settings: MethodConfig
+
+    @property
+    def key(self) -> Key:
+        return Key(self.run.method, self.run.labeled, self.run.test, self.run.seed)
+
+    @property
+    def name(self) -> str:
+        """A file name of its own for every key, whatever the domains are called."""
+        text = "-".join(map(str, self.key))
+        plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
+        # domain names with blanks, slashes or dashes could meet in one file name
+        odd = plain != text or "-" in self.run.labeled + self.run.test
+        return f"{plain}-{hashlib.sha256(repr(self.key).encode()).hexdigest()[:8]}" if odd else plain
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`bench` is a benchmark's name or that of a folder, `data` the same and, for one's own data, a fingerprint;
+    `overrides` are the settings that differ from the preset."""
+
+    bench: str
+    data: str
+    domains: tuple[str, ...]
+    jobs: tuple[Job, ...]
+    note: str = ""
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+
+def make_plan(
+    run: RunConfig,
+    bench: str,
+    domains: Sequence[str],
+    *,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    combos: str = "all",
+    overrides: dict[str, str] | None = None,
+    note: str = "",
+    data: str = "",
+) -> Plan:
+    """`run` holds what all jobs share. Order: seed by seed, in each all combinations, in each all methods."""
+    if len(domains) < 3:
+        raise UserError(f"A bench needs three domains at least (labeled, unlabeled, test); {bench} has {len(domains)}.")
+    chosen = parse_combos(combos, domains)
+    values = parse_settings(overrides or {}, methods)
+    base = preset(run.data, run.model)
+    settings = {method: method_config(method, **base | values) for method in methods}
+    jobs = []
+    for seed in seeds:
+        for labeled, test in chosen:
+            others = tuple(name for name in domains if name not in (labeled, test))
+            for method in methods:
+                one = {"labeled": labeled, "test": test, "unlabeled": others, "method": method, "seed": seed}
+                jobs.append(Job(RunConfig(**vars(run) | one), settings[method]))
+    for job in jobs:
+        check(job.run, job.settings)
+    return Plan(bench, data or bench, tuple(domains), tuple(jobs), note, values)
+
+
+def fingerprint(catalog: Catalog) -> str:
+    """Tells folders of one name apart: which images there are, not what is in them."""
+    rows = sorted(
+        (name, entry.location, entry.label or "")
+        for name, domain in catalog.domains.items()
+        for entry in domain.entries
+    )
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
+
+
+def parse_combos(text: str, domains: Sequence[str]) -> list[Combo]:
+    """`all`, or `photo:sketch,cartoon:sketch`; in the order of the table, each once."""
+    every = list(permutations(domains, 2))
+    if text.strip() == "all":
+        return every
+    wanted = set()
+    for part in words(text, "--combos"):
+        labeled, colon, test = (piece.strip() for piece in part.partition(":"))
+        if not colon:
+            raise UserError(f"--combos {part!r}: write LABELED:TEST, for example {domains[0]}:{domains[-1]}.")
+        for name in (labeled, test):
+            if name not in domains:
+                raise UserError(
+                    f"--combos {part!r}: there is no domain {name!r}. The domains are: {', '.join(domains)}"
+                )
+        if labeled == test:
+            raise UserError(f"--combos {part!r}: the test domain must be another one than the labeled.")
+        wanted.add((labeled, test))
+    return [combo for combo in every if combo in wanted]
+
+
+def parse_methods(text: str) -> list[str]:
+    names = words(text, "--methods")
+    for name in names:
+        method_class(name)
+    return names
+
+
+def parse_seeds(text: str) -> list[int]:
+    try:
+        return [int(word) for word in words(text, "--seeds")]
+    except ValueError as error:
+        raise UserError(f"--seeds {text!r}: whole numbers separated by commas, for example 2022,2023,2024.") from error
+
+
+def words(text: str, flag: str) -> list[str]:
+    """Comma-separated words, each once."""
+    found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not found:
+        raise UserError(f"{flag} is empty.")
+    return found
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """`key=value` words of --set."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not key or not equals:
+            raise UserError(f"--set {pair!r}: write KEY=VALUE, for example --set alpha=1.0.")
+        found[key.replace("-", "_")] = value
+    return found
+
+
+def parse_settings(texts: dict[str, str], methods: Sequence[str]) -> dict[str, Any]:
+    """Values of the right type. A setting must belong to a method of this bench, and none may be fixed by its name."""
+    found: dict[str, Any] = {}
+    hints = [(method, get_type_hints(method_class(method).Config)) for method in methods]
+    for key, text in texts.items():
+        owners = [(method, types[key]) for method, types in hints if key in types]
+        if not owners:
+            known = sorted({name for _, types in hints for name in types})
+            raise UserError(f"--set {key}: no such setting of {', '.join(methods)}. There are: {', '.join(known)}.")
+        found[key] = parse_value(key, text, owners[0][1])
+        for method, _ in owners:
+            fixed = METHODS[method][1].get(key, found[key])
+            if fixed != found[key]:
+                raise UserError(f"--set {key}={text}: {method!r} means {key}={fixed}. Leave one of the two out.")
+    return found
+
+
+def parse_value(key: str, text: str, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        if text in get_args(kind):
+            return text
+        raise UserError(f"--set {key}={text}: choose one of {', '.join(map(str, get_args(kind)))}.")
+    if kind is bool:
+        answers = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if text.lower() in answers:
+            return answers[text.lower()]
+        raise UserError(f"--set {key}={text}: true or false is meant here.")
+    try:
+        return kind(text)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--set {key}={text}: this is not of type {getattr(kind, '__name__', kind)}.") from error

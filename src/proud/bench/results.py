@@ -1,0 +1,160 @@
+"""`results.jsonl`: one line per finished run, with all that a table or a later bench needs. No line comes twice."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from proud.bench.plan import Job, Key, Plan
+from proud.config import RunConfig, config_difference, flat
+from proud.errors import UserError
+from proud.methods import METHODS, method_config
+
+FORMAT = "proud-result-1"
+CELL = ("labeled", "test", "unlabeled", "seed")
+"""The settings that differ between the runs of one method in one table."""
+
+Row = dict[str, Any]
+
+
+class Results:
+    """The file, safe to append to from several processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rows(self) -> list[Row]:
+        return read_rows(self.path) if self.path.exists() else []
+
+    def done(self) -> set[Key]:
+        return {key_of(row) for row in self.rows()}
+
+    def add(self, row: Row) -> bool:
+        """Append unless this run is there already; a line torn by a killed process is cut off first."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            content = file.read()
+            whole = content[: content.rfind(b"\n") + 1]
+            if len(whole) < len(content):
+                file.truncate(len(whole))
+            if key_of(row) in {key_of(known) for known in parse_rows(whole, self.path)}:
+                return False
+            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+
+
+def read_rows(path: Path) -> list[Row]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return parse_rows(content[: content.rfind(b"\n") + 1], path)
+
+
+def parse_rows(content: bytes, path: Path) -> list[Row]:
+    rows = []
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            key_of(row)
+            float(row["test_accuracy"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}, line {number} is not a result of proud bench ({error}).") from error
+        if row.get("format") != FORMAT:
+            raise UserError(f"{path}, line {number}: its format is {row.get('format')!r}, not {FORMAT!r}.")
+        rows.append(row)
+    return rows
+
+
+def key_of(row: Row) -> Key:
+    return Key(str(row["method"]), str(row["labeled"]), str(row["test"]), int(row["seed"]))
+
+
+def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], timings: list[Row]) -> Row:
+    """`about`, `result`, `records`, `timings`: what the run's folder holds."""
+    last = records[-5:]
+    found: Row = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
+    found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
+    found |= {name: result[name] for name in ("test_accuracy", "val_accuracy") if name in result}
+    for name in ("test_accuracy", "val_accuracy"):
+        found[f"{name}_last"] = [record[name] for record in last if name in record]
+    found |= {name: result[name] for name in ("epochs", "domains_first", "domains_last") if name in result}
+    seconds = sum(value for timing in timings for value in timing.values() if isinstance(value, float))
+    images = {name: domain["images"] for name, domain in about["task"]["domains"].items()}
+    found |= {"seconds": round(seconds, 2), "images": images, "skipped": len(about["task"]["skipped"])}
+    found |= {name: about.get(name) for name in ("commit", "versions", "device", "threads")}
+    found |= {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command(plan, job)}
+    return found | {"config": portable(plan, job)}
+
+
+def command(plan: Plan, job: Job) -> str:
+    """The command that makes this run alone; where the data lies is not part of it."""
+    line = "proud bench " + (f"{plan.bench} --root ROOT" if job.run.root else Path(job.run.data).name)
+    line += f" --methods {job.run.method} --seeds {job.run.seed} --combos {job.run.labeled}:{job.run.test}"
+    line += f" --model {job.run.model}"
+    if job.run.weights != RunConfig.weights:
+        line += f" --weights {'none' if job.run.weights == 'none' else 'FILE'}"
+    for name in ("size", "val", "precision", "skip_bad"):
+        if getattr(job.run, name) != getattr(RunConfig, name):
+            line += f" --{name.replace('_', '-')}" + ("" if name == "skip_bad" else f" {getattr(job.run, name)}")
+    return line + "".join(f" --set {key}={value}" for key, value in plan.overrides.items())
+
+
+# ---- settings
+
+
+def portable(plan: Plan, job: Job) -> Row:
+    """The run's config without paths of this machine: weights are named by their content."""
+    config = flat(job.run, job.settings) | {"data": plan.data}
+    config.pop("root")
+    if config["weights"] not in ("auto", "none"):
+        config["weights"] = weights_name(config["weights"])
+    return config
+
+
+_WEIGHTS: dict[str, str] = {}
+
+
+def weights_name(path: str) -> str:
+    if path not in _WEIGHTS:
+        try:
+            with Path(path).open("rb") as file:
+                _WEIGHTS[path] = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+        except OSError as error:
+            raise UserError(f"--weights {path}: {error.strerror}.") from error
+    return _WEIGHTS[path]
+
+
+def settings_of(config: Row) -> Row:
+    """What must be the same in all runs of a method. A setting that an old result does not name had its default."""
+    name = str(config.get("method", ""))
+    defaults = asdict(RunConfig()) | {"method_config": asdict(method_config(name)) if name in METHODS else {}}
+    full = defaults | config | {"method_config": defaults["method_config"] | config.get("method_config", {})}
+    return {key: value for key, value in full.items() if key not in CELL and key != "root"}
+
+
+def check_same_settings(rows: Iterable[Row], wanted: dict[str, Row], where: Path | str) -> None:
+    """`wanted`: method → config. A table does not mix settings, and a cell is never run twice to choose."""
+    for row in rows:
+        if row["method"] not in wanted:
+            continue
+        difference = config_difference(settings_of(row["config"]), settings_of(wanted[row["method"]]))
+        if difference:
+            lines = "\n  ".join(difference)
+            raise UserError(
+                f"Runs of {row['method']!r} in {where} have other settings (there → now):\n  {lines}\n"
+                "Use the same, or another --out."
+            )

@@ -1,0 +1,169 @@
+"""A worker takes jobs from the queue until none is left. Any number of workers may share one folder.
+
+OUT/results.jsonl    one line per finished run: what is in it is not run again
+OUT/runs/<job>/      the runs' own folders; a half-done one is resumed
+OUT/locks/<job>.lock held by the worker that runs the job
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from proud.bench.claims import claim, owner
+from proud.bench.plan import Job, Key, Plan
+from proud.bench.results import Results, Row, check_same_settings, make_row, portable
+from proud.config import Options, RunConfig, config_difference, flat
+from proud.data.assemble import Cache, assemble
+from proud.data.catalog import Catalog
+from proud.data.domain import Task
+from proud.errors import UserError
+from proud.models import model_spec
+from proud.training.loop import Progress, Stopped
+from proud.training.records import Records
+from proud.training.run import read_run, train
+
+WAIT_SECONDS = 1.0  # between looks at jobs that other workers hold
+
+
+@dataclass
+class Tasks:
+    """Makes tasks of one catalog; every domain is decoded once."""
+
+    catalog: Catalog
+    progress: bool = False
+    cache: Cache = field(default_factory=dict)
+
+    def __call__(self, run: RunConfig) -> Task:
+        return assemble(
+            self.catalog,
+            labeled=run.labeled,
+            test=run.test,
+            unlabeled=run.unlabeled,
+            size=model_spec(run.model, 2, run.size or None).size,
+            val=run.val,
+            seed=run.seed,
+            skip_bad=run.skip_bad,
+            progress=self.progress,
+            cache=self.cache,
+        )
+
+
+class View(Protocol):
+    """Who is told what happens."""
+
+    def started(self, job: Job) -> None: ...
+    def stepped(self, job: Job, now: Progress) -> None: ...
+    def finished(self, job: Job, row: Row) -> None: ...
+    def failed(self, job: Job, error: UserError) -> None: ...
+    def waiting(self, jobs: dict[Key, str]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`stopped` is empty when every job is done or has failed; otherwise "time" or "signal"."""
+
+    stopped: str
+    failures: dict[Key, str]
+
+
+def check_folder(plan: Plan, folder: Path) -> None:
+    """Refuse, before anything runs, results or half-done runs of other settings."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--out {folder} is a file, not a folder.")
+    wanted = {job.run.method: portable(plan, job) for job in plan.jobs}
+    rows = Results(folder / "results.jsonl").rows()
+    other = {row["bench"] for row in rows} - {plan.bench}
+    if other:
+        raise UserError(
+            f"{folder} holds results of {', '.join(sorted(other))}, not of {plan.bench}. Choose another --out."
+        )
+    check_same_settings(rows, wanted, folder)
+    for job in plan.jobs:
+        path = folder / "runs" / job.name
+        if (path / "run.json").is_file():
+            difference = config_difference(read_run(path)["config"], flat(moved(job.run, path), job.settings))
+            if difference:
+                lines = "\n  ".join(difference)
+                raise UserError(
+                    f"{path} holds a run with other settings (there → now):\n  {lines}\nUse the same, or another --out."
+                )
+
+
+def moved(run: RunConfig, path: Path) -> RunConfig:
+    """A half-done run may go on although its data lies elsewhere now: the bench reads the images itself."""
+    stored = read_run(path)["config"] if (path / "run.json").is_file() else {}
+    return replace(run, root=stored.get("root", run.root))
+
+
+def work(
+    plan: Plan, folder: Path, tasks: Tasks, options: Options, view: View, deadline: Callable[[], bool] = lambda: False
+) -> Outcome:
+    """Run jobs in the plan's order, passing over those that other workers hold; wait for these, and take over a dead
+    worker's."""
+    results = Results(folder / "results.jsonl")
+    failures: dict[Key, str] = {}
+    while True:
+        done = results.done()
+        left = [job for job in plan.jobs if job.key not in done and job.key not in failures]
+        if not left:
+            return Outcome("", failures)
+        held: dict[Key, str] = {}
+        for job in left:
+            if deadline():
+                return Outcome("time", failures)
+            lock = folder / "locks" / f"{job.name}.lock"
+            with claim(lock) as ours:
+                if not ours:
+                    held[job.key] = owner(lock)
+                    continue
+                if job.key in results.done():  # finished by another worker since we looked
+                    break
+                view.started(job)
+                try:
+                    row = run_job(plan, job, folder, tasks, options, partial(watch, job, view, deadline))
+                except Stopped:
+                    return Outcome("time" if deadline() else "signal", failures)
+                except UserError as error:
+                    if str(error) in failures.values():  # nothing of this one job: weights, device, disk
+                        raise
+                    failures[job.key] = str(error)
+                    view.failed(job, error)
+                    break
+                results.add(row)
+                shutil.rmtree(folder / "runs" / job.name / "checkpoints", ignore_errors=True)
+                view.finished(job, row)
+                break
+        else:
+            view.waiting(held)
+            time.sleep(WAIT_SECONDS)
+
+
+def watch(job: Job, view: View, deadline: Callable[[], bool], now: Progress) -> None:
+    view.stepped(job, now)
+    if deadline():
+        raise Stopped
+
+
+def run_job(
+    plan: Plan, job: Job, folder: Path, tasks: Tasks, options: Options, watch: Callable[[Progress], None]
+) -> Row:
+    """One run from where it stands to its result. The caller holds the job's claim."""
+    path = folder / "runs" / job.name
+    if path.is_dir() and not (path / "run.json").is_file():  # its worker died before it began
+        shutil.rmtree(path)
+    run = moved(job.run, path)
+    finished = (path / "result.json").is_file()
+    here = replace(options, out=str(path), resume=True, overwrite=False, quiet=True)
+    try:
+        result = train(run, job.settings, here, task=None if finished else tasks(run), watch=watch)
+    finally:
+        gc.collect()  # networks and graphs of this run must not lie beside those of the next
+    records, timings = (Records(path / f"{name}.jsonl").read() for name in ("records", "timings"))
+    return make_row(plan, job, read_run(path), result, records, timings)

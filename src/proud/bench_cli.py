@@ -1,0 +1,195 @@
+"""`proud bench`: its flags, and what it does with them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
+
+from proud.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from proud.bench.plan import Plan
+    from proud.bench.worker import Outcome
+    from proud.data.catalog import Catalog
+
+DESCRIPTION = (
+    "Run a whole table: every combination of labeled and test domain × seeds × methods. An interrupted bench goes on "
+    "with the same command; several may work on one --out at a time."
+)
+Switch = FlagCreatePairsOff[bool]
+
+
+@dataclass(frozen=True)
+class BenchArguments:
+    name: Positional[str]
+    """digits-dg, pacs, office-home, embedded, or a folder or CSV of your own"""
+    root: Annotated[str, arg(metavar="DIR")] = ""
+    """where a named benchmark is unpacked"""
+    methods: Annotated[str, arg(metavar="NAME,NAME")] = "proud,erm,erm-noisemix"
+    """methods, the innermost order of the queue"""
+    seeds: Annotated[str, arg(metavar="INT,INT")] = "2022,2023,2024"
+    """seeds, the outermost order: all combinations of the first come first"""
+    combos: Annotated[str, arg(metavar="all|LABELED:TEST,…")] = "all"
+    """which combinations; the domains that are neither are unlabeled"""
+    minutes: float = 0.0
+    """stop after this time, a running job at its last checkpoint; 0: when all is done"""
+    out: Annotated[str, arg(metavar="DIR", help_behavior_hint="(default: runs/bench-NAME)")] = ""
+    """folder for runs, results.jsonl and tables"""
+    epochs: Annotated[int, arg(help_behavior_hint="(default: the preset's)")] = 0
+    """epochs of the main phase"""
+    pretrain_epochs: Annotated[int, arg(help_behavior_hint="(default: the preset's)")] = -1
+    """epochs over the labeled domain alone"""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY=VALUE")] = ()
+    """any other setting of the methods, as in --set alpha=1.0"""
+    model: str = "auto"
+    """`digits`, any timm name, or `auto`: by the size of the images"""
+    weights: Annotated[str, arg(metavar="auto|none|FILE")] = "auto"
+    """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
+    size: Annotated[int, arg(help_behavior_hint="(default: the network's own)")] = 0
+    """image side in pixels"""
+    val: float = 0.1
+    """share of the labeled domain kept for validation, where the data set ships no split"""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """`auto`: bf16 on CUDA, fp32 elsewhere"""
+    skip_bad: Switch = False
+    """leave unreadable images out instead of stopping"""
+    device: Annotated[str, arg(metavar="auto|cpu|cuda|cuda:N")] = "auto"
+    """where to compute"""
+    threads: Annotated[int, arg(help_behavior_hint="(default: half the cores)")] = 0
+    """CPU threads"""
+    eval_every: int = 5
+    """epochs between evaluations; the last five are always evaluated"""
+    fast: bool = True
+    """compiled steps in CUDA graphs, on CUDA"""
+    note: str = ""
+    """said in every table, as in --note "rebuilt, SYN stand-in" """
+    table_only: Switch = False
+    """run nothing: make the tables from results alone"""
+    results: Annotated[
+        tuple[Path, ...], arg(metavar="FILE ...", help_behavior_hint="(default: OUT/results.jsonl)")
+    ] = ()
+    """with --table-only: results files to read"""
+    quiet: Switch = False
+    """no live table"""
+
+
+def bench(arguments: BenchArguments) -> int:
+    from rich.console import Console
+
+    console = Console()
+    if arguments.table_only:
+        return show_tables(arguments, console)
+    if arguments.results:
+        raise UserError("--results goes with --table-only.")
+    return run_bench(arguments, console)
+
+
+def run_bench(arguments: BenchArguments, console: Console) -> int:
+    started = time.monotonic()
+    from proud.bench.live import BenchView
+    from proud.bench.results import Results
+    from proud.bench.worker import Tasks, check_folder, work
+    from proud.config import Options
+
+    catalog, plan = prepare(arguments)
+    folder = out_folder(arguments)
+    check_folder(plan, folder)
+    options = Options(
+        device=arguments.device, threads=arguments.threads, eval_every=arguments.eval_every, fast=arguments.fast
+    )
+    results = Results(folder / "results.jsonl")
+
+    def deadline() -> bool:
+        return 0 < arguments.minutes * 60 <= time.monotonic() - started
+
+    with BenchView(plan, results.rows, console, arguments.quiet) as view:
+        tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
+        outcome = work(plan, folder, tasks, options, view, deadline)
+    if results.path.exists():
+        show_tables(arguments, console)
+    return conclude(outcome, plan, results.done(), console)
+
+
+def conclude(outcome: Outcome, plan: Plan, done: set, console: Console) -> int:
+    from rich.markup import escape
+
+    for key, message in outcome.failures.items():
+        console.print(f"[red]failed[/red] {escape(' '.join(map(str, key)))}: {escape(message)}", soft_wrap=True)
+    left = sum(job.key not in done for job in plan.jobs)
+    if outcome.stopped:
+        why = "The time is over" if outcome.stopped == "time" else "Stopped"
+        console.print(f"{why}: {left} of {len(plan.jobs)} runs are left. The same command goes on.")
+        return 0 if outcome.stopped == "time" else 130
+    return 1 if outcome.failures else 0
+
+
+def bench_name(name: str) -> str:
+    """The benchmark's own spelling, or the last part of a path."""
+    from proud.data.layouts import find_benchmark
+
+    known = find_benchmark(name)
+    return known.name if known and not Path(name).is_dir() else Path(name).resolve().stem
+
+
+def out_folder(arguments: BenchArguments) -> Path:
+    return Path(arguments.out or f"runs/bench-{bench_name(arguments.name)}")
+
+
+def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
+    """Find the images and decide what is to be run; the network is the same in all runs."""
+    from statistics import median
+
+    from proud.bench.plan import fingerprint, make_plan, parse_methods, parse_pairs, parse_seeds
+    from proud.config import RunConfig, choose_model
+    from proud.data.benchmarks import catalog_for
+    from proud.data.native import native_side
+
+    methods, seeds, pairs = parse_methods(arguments.methods), parse_seeds(arguments.seeds), parse_pairs(arguments.set)
+    if arguments.epochs:
+        pairs["epochs"] = str(arguments.epochs)
+    if arguments.pretrain_epochs >= 0:
+        pairs["pretrain_epochs"] = str(arguments.pretrain_epochs)
+    catalog = catalog_for(arguments.name, arguments.root or None)
+    domains = [name for name, domain in catalog.domains.items() if domain.entries]
+    side = int(median(native_side(catalog, name) for name in domains)) if domains else 0
+    name = bench_name(arguments.name)
+    run = RunConfig(
+        data=name if arguments.root else arguments.name,
+        root=arguments.root,
+        model=choose_model(arguments.model, side),
+        weights=arguments.weights,
+        size=arguments.size,
+        val=arguments.val,
+        precision=arguments.precision,
+        skip_bad=arguments.skip_bad,
+    )
+    plan = make_plan(
+        run,
+        name,
+        domains,
+        methods=methods,
+        seeds=seeds,
+        combos=arguments.combos,
+        overrides=pairs,
+        note=arguments.note,
+        data=name if arguments.root or name == "embedded" else f"{name} {fingerprint(catalog)}",
+    )
+    return catalog, plan
+
+
+def show_tables(arguments: BenchArguments, console: Console) -> int:
+    """Print the tables, and write them as Markdown, CSV and LaTeX beside the (first) results file."""
+    from proud.bench.results import read_rows
+    from proud.report.tables import write_tables
+
+    paths = arguments.results or (out_folder(arguments) / "results.jsonl",)
+    rows = [row for path in paths for row in read_rows(path)]
+    text = write_tables(bench_name(arguments.name), rows, paths[0].with_suffix(""), note=arguments.note)
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    return 0

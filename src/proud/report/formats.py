@@ -1,0 +1,145 @@
+"""A result table as Markdown, CSV or LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proud.training.records import safe_cell
+
+if TYPE_CHECKING:
+    from proud.bench.scores import Cell
+    from proud.report.tables import Line, ResultTable
+
+NOTHING = "–"
+
+
+def number(value: float | None, signed: bool = False) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:+.1f}" if signed else f"{value:.1f}"
+
+
+def cell_text(cell: Cell | None, plus_minus: str, signed: bool = False) -> str:
+    if cell is None:
+        return NOTHING
+    return number(cell.mean, signed) + ("" if cell.spread is None else f" {plus_minus}{cell.spread:.1f}")
+
+
+def partial(line: Line) -> str:
+    """How many combinations an average is over, where not all are measured."""
+    summary = line.summary
+    return "" if summary.complete else f" ({len(summary.present)}/{len(summary.combos)})"
+
+
+# ---- Markdown
+
+
+def markdown(table: ResultTable) -> str:
+    heads = ["Method"]
+    for labeled, test in table.combos:
+        mark = " †" if (labeled, test) in table.development else ""
+        heads.append(f"{table.short[labeled]}•/{table.short[test]}*{mark}")
+    heads += ["Avg", "Std", *(["Avg −†"] if table.development else []), "Worst", "Difference"]
+    lines = [f"### {plain_markdown(table.title)}", "", _row(heads), _row(["---"] + ["---:"] * (len(heads) - 1))]
+    lines += [_row(_markdown_cells(table, line)) for line in table.lines]
+    return "\n".join([*lines, "", *(f"- {plain_markdown(text)}" for text in table.footer), ""])
+
+
+def _markdown_cells(table: ResultTable, line: Line) -> list[str]:
+    cells = [line.label if line.published else f"**{line.label}**"]
+    cells += [cell_text(cell, "±", line.signed) for cell in line.summary.cells]
+    cells += [number(line.average, line.signed) + partial(line), number(line.std)]
+    if table.development:
+        cells.append(number(line.summary.average_elsewhere, line.signed))
+    worst = line.summary.worst
+    place = "" if worst is None else f" {table.short[worst[0][0]]}•/{table.short[worst[0][1]]}*"
+    return [*cells, number(worst and worst[1], line.signed) + place, number(line.difference, signed=True)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(plain_markdown(cell) for cell in cells) + " |"
+
+
+def plain_markdown(text: str) -> str:
+    """Names of one's own domains must neither split a row nor become HTML; the asterisks are ours."""
+    return text.replace("\n", " ").replace("|", "\\|").replace("<", "&lt;")
+
+
+# ---- CSV
+
+
+def csv_text(tables: Sequence[ResultTable]) -> str:
+    """Numbers with full precision; the standard deviation over seeds follows each cell."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    combos, development = tables[0].combos, tables[0].development
+    heads = ["table", "source", "method"]
+    for labeled, test in combos:
+        heads += [f"{labeled}:{test}", f"{labeled}:{test} seed std"]
+    heads += ["avg", "std", "avg without development cells", "worst", "worst cell", "difference", "cells"]
+    heads += ["development cells"]
+    writer.writerow([safe_cell(head) for head in heads])
+    for table in tables:
+        for line in table.lines:
+            summary, worst = line.summary, line.summary.worst
+            row: list[object] = [table.title, "published" if line.published else "ours", line.label]
+            for cell in summary.cells:
+                row += ["", ""] if cell is None else [round(cell.mean, 4), _rounded(cell.spread)]
+            row += [_rounded(line.average), _rounded(line.std), _rounded(summary.average_elsewhere)]
+            row += [_rounded(worst and worst[1]), "" if worst is None else ":".join(worst[0])]
+            row += [_rounded(line.difference), len(summary.present)]
+            row.append(" ".join(":".join(combo) for combo in combos if combo in development))
+            writer.writerow([safe_cell(value) for value in row])
+    return out.getvalue()
+
+
+def _rounded(value: float | None) -> float | str:
+    return "" if value is None else round(value, 4)
+
+
+# ---- LaTeX
+
+
+def latex(table: ResultTable) -> str:
+    """The paper's layout: labeled domains above groups of test domains; needs graphicx for the width."""
+    groups: dict[str, list[str]] = {}
+    for labeled, test in table.combos:
+        groups.setdefault(labeled, []).append(test)
+    columns = "l|" + "|".join("c" * len(tests) for tests in groups.values()) + "|c|c" + "|c" * bool(table.development)
+    tail = ["Avg.", "Std.", *(["Avg.$-\\dagger$"] if table.development else []), "Diff."]
+    first = [""] + [
+        rf"\multicolumn{{{len(tests)}}}{{c|}}{{{tex(table.short[labeled])}$^\bullet$}}"
+        for labeled, tests in groups.items()
+    ]
+    second = ["Method"]
+    for labeled, tests in groups.items():
+        for test in tests:
+            mark = r"\dagger" if (labeled, test) in table.development else ""
+            second.append(f"{tex(table.short[test])}$^{{*{mark}}}$")
+    lines = [r"\begin{table}[t]", rf"\caption{{{tex(table.title)}. {tex(' '.join(table.footer))}}}", r"\centering"]
+    lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{{columns}|c}}", r"\hline"]
+    lines += [" & ".join([*first, *[""] * len(tail)]) + r" \\", " & ".join([*second, *tail]) + r" \\ \hline"]
+    for place, line in enumerate(table.lines):
+        last = place + 1 == len(table.lines) or line.published != table.lines[place + 1].published
+        lines.append(" & ".join(_latex_cells(table, line)) + r" \\" + (r" \hline" if last else ""))
+    return "\n".join([*lines, r"\end{tabular}}", r"\end{table}", ""])
+
+
+def _latex_cells(table: ResultTable, line: Line) -> list[str]:
+    cells = [tex(line.label)] + [cell_text(cell, r"$\pm$", line.signed) for cell in line.summary.cells]
+    cells += [number(line.average, line.signed) + partial(line), number(line.std)]
+    if table.development:
+        cells.append(number(line.summary.average_elsewhere, line.signed))
+    return [cell.replace(NOTHING, "--") for cell in [*cells, number(line.difference, signed=True)]]
+
+
+SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+SPECIAL |= {"•": r"$\bullet$", "†": r"$\dagger$", "±": r"$\pm$", "−": r"$-$", "“": "``", "”": "''", "–": "--"}
+
+
+def tex(text: str) -> str:
+    return "".join(SPECIAL.get(letter, letter) for letter in text)

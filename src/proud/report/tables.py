@@ -1,0 +1,191 @@
+"""The paper's tables with our rows beside the published ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from pathlib import Path
+
+from proud.bench.plan import DEVELOPMENT, Combo
+from proud.bench.results import Row, check_same_settings, key_of
+from proud.bench.scores import Cell, Summary, summarize
+from proud.errors import UserError
+from proud.methods import METHODS
+from proud.report.formats import csv_text, latex, markdown
+from proud.report.published import PUBLISHED, TWINS, PublishedRow, PublishedTable
+from proud.training.files import replacing
+
+ABLATION = {"proud-no-udmix": "w/o UDMix", "proud-no-pml": "w/o PML"}
+ABLATION_CELLS: tuple[Combo, ...] = (("photo", "cartoon"), ("photo", "sketch"), ("sketch", "photo"))
+"""The three cells over which our smaller ablation is compared with the paper's."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """`difference`: our Avg minus the published one, over the same cells; `printed`: the paper's own Avg and Std."""
+
+    label: str
+    published: bool
+    summary: Summary
+    difference: float | None = None
+    printed: tuple[float, float] | None = None
+    signed: bool = False
+
+    @property
+    def average(self) -> float | None:
+        return self.printed[0] if self.printed else self.summary.average
+
+    @property
+    def std(self) -> float | None:
+        return self.printed[1] if self.printed else self.summary.std
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """`short`: domain → its name in the heads of the columns."""
+
+    title: str
+    combos: tuple[Combo, ...]
+    short: dict[str, str]
+    development: frozenset[Combo]
+    lines: tuple[Line, ...]
+    footer: tuple[str, ...]
+
+
+def write_tables(bench: str, rows: Sequence[Row], stem: Path, note: str = "") -> str:
+    """Write STEM.md, STEM.csv and STEM.tex; returns the Markdown."""
+    tables = make_tables(bench, rows, note)
+    texts = {
+        ".md": "\n".join(markdown(table) for table in tables),
+        ".csv": csv_text(tables),
+        ".tex": "\n".join(latex(table) for table in tables),
+    }
+    try:
+        for suffix, text in texts.items():
+            with replacing(stem.with_name(stem.name + suffix)) as part:
+                part.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"The tables cannot be written to {stem.parent}: {error.strerror or error}.") from error
+    return texts[".md"]
+
+
+def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultTable]:
+    """The main table and, where there are ablated runs, the ablation's."""
+    rows = distinct([row for row in rows if row["bench"] == bench])
+    if not rows:
+        raise UserError(f"There are no results of {bench} yet.")
+    published = PUBLISHED.get(bench)
+    combos, short = columns(published, rows)
+    development = DEVELOPMENT.get(bench, frozenset())
+    methods = sorted({row["method"] for row in rows}, key=place)
+    ours = {method: summarize(rows, method, combos, development) for method in methods}
+    lines = [published_line(row, combos, development) for row in (published.rows if published else ())]
+    for method in methods:
+        twin = published.row(TWINS.get(method, "")) if published else None
+        lines.append(our_line(method, ours[method], twin))
+    notes = dict.fromkeys([note, *(row.get("note", "") for row in rows)])
+    title = " ".join([published.title if published else bench, *(f"({text})" for text in notes if text)])
+    table = ResultTable(
+        title, combos, short, development, tuple(lines), footer(rows, methods, development, bool(notes))
+    )
+    ablation = ablation_table(table, ours, published) if published and published.ablation else None
+    return [table, *([ablation] if ablation else [])]
+
+
+def distinct(rows: Sequence[Row]) -> list[Row]:
+    """Several files may hold the same run; the settings of a method must agree everywhere."""
+    found = {key_of(row): row for row in reversed(rows)}
+    kept = [row for row in rows if found.get(key_of(row)) is row]
+    for method in {row["method"] for row in kept}:
+        same = [row for row in kept if row["method"] == method]
+        check_same_settings(same, {method: same[0]["config"]}, "these results")
+    return kept
+
+
+def columns(published: PublishedTable | None, rows: Sequence[Row]) -> tuple[tuple[Combo, ...], dict[str, str]]:
+    if published:
+        return tuple(published.combos), published.domains
+    domains = dict.fromkeys(name for row in rows for name in row["domains"])
+    return tuple(permutations(domains, 2)), {name: name for name in domains}
+
+
+def place(method: str) -> tuple[int, str]:
+    """Methods in the order in which they are listed, the paper's own first."""
+    names = list(METHODS)
+    return (names.index(method) if method in names else len(names), method)
+
+
+def published_line(row: PublishedRow, combos: Sequence[Combo], development: frozenset[Combo]) -> Line:
+    summary = Summary(tuple(combos), tuple(Cell(value) for value in row.cells), development)
+    signed = row.method.endswith("Diff.")
+    return Line(f"{row.method} (published)", True, summary, printed=(row.average, row.std), signed=signed)
+
+
+def our_line(label: str, summary: Summary, twin: PublishedRow | None) -> Line:
+    line = Line(f"{label} (ours)", False, summary)
+    if twin is None or summary.average is None:
+        return line
+    theirs = dict(zip(summary.combos, twin.cells, strict=True))
+    same = [theirs[combo] for combo in summary.present]
+    base = twin.average if summary.complete else sum(same) / len(same)
+    return replace(line, difference=summary.average - base)
+
+
+def footer(rows: Sequence[Row], methods: Sequence[str], development: frozenset[Combo], noted: bool) -> tuple[str, ...]:
+    lines = [
+        "Accuracy in % on all images of the test domain (*), labels from one domain (•), the other domains unlabeled. "
+        "Ours: mean of the last five epochs, then of the seeds; ± is the standard deviation over seeds (ddof 1). "
+        "Avg and Std (ddof 0) are over combinations; (n/m): only n of m are measured. "
+        "Difference: our Avg minus the published one, over the same combinations.",
+    ]
+    if development:
+        lines.append(
+            "†: development cells, whose test accuracy was looked at while choosing; “Avg −†” leaves them out."
+        )
+    for method in methods:
+        own = [row for row in rows if row["method"] == method]
+        seeds = Counter(row["seed"] for row in own)
+        runs = ", ".join(f"{seed} ({count})" for seed, count in sorted(seeds.items()))
+        made = {name: sorted({str(row.get(name)) for row in own}) for name in ("commit", "device")}
+        hours = sum(row["seconds"] for row in own) / 3600
+        lines.append(
+            f"{method}: runs per seed {runs}; commit {', '.join(made['commit'])}; {', '.join(made['device'])}; "
+            f"{hours:.2f} h of training."
+        )
+    return tuple(lines)
+
+
+# ---- ablation
+
+
+def ablation_table(table: ResultTable, ours: dict[str, Summary], published: PublishedTable) -> ResultTable | None:
+    """ProUD, then each part left out with the difference to the whole, published and ours."""
+    parts = [method for method in ABLATION if method in ours]
+    if not parts or "proud" not in ours:
+        return None
+    whole = published.row("ProUD")
+    lines = [published_line(row, table.combos, table.development) for row in (whole, *published.ablation) if row]
+    lines.append(our_line("proud", ours["proud"], whole))
+    notes = []
+    for method in parts:
+        change = difference(ours[method], ours["proud"])
+        theirs = published.row(f"{ABLATION[method]} Diff.")
+        lines.append(our_line(method, ours[method], published.row(ABLATION[method])))
+        line = our_line(f"{method} Diff.", change, theirs)
+        lines.append(replace(line, signed=True))
+        mean = change.average_over(ABLATION_CELLS)
+        if mean is not None and theirs is not None:
+            printed = published_line(theirs, table.combos, table.development).summary.average_over(ABLATION_CELLS)
+            heads = ", ".join(f"{table.short[a]}•/{table.short[b]}*" for a, b in ABLATION_CELLS)
+            notes.append(f"{ABLATION[method]}, mean over {heads}: ours {mean:+.1f}, published {printed:+.1f}.")
+    text = "Diff.: to the whole method, over the combinations that both have."
+    return replace(table, title=f"{table.title}: ablation", lines=tuple(lines), footer=(text, *notes))
+
+
+def difference(part: Summary, whole: Summary) -> Summary:
+    cells: list[Cell | None] = []
+    for a, b in zip(part.cells, whole.cells, strict=True):
+        cells.append(None if a is None or b is None else Cell(a.mean - b.mean))
+    return Summary(part.combos, tuple(cells), part.development)
