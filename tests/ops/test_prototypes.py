@@ -168,6 +168,13 @@ def test_uncertainty_at_its_extremes() -> None:
     assert distances.grad is not None and distances.grad.isfinite().all()
 
 
+def test_uncertainty_without_classes_or_doubt_is_zero_not_nan_nor_negative() -> None:
+    nobody = torch.tensor([False, False])
+    assert ops.uncertainty(torch.tensor([[0.3, 1.2]]), 0.02, nobody).tolist() == [0]
+    views = torch.eye(2).expand(7, 2, 2)  # the float32 logarithm of 7 rounds the wrong way
+    assert ops.dapp(views, views, 0.01).uncertainty.min() >= 0
+
+
 @given(SEEDS, st.integers(1, 3), st.integers(1, 14), st.integers(2, 6), st.sampled_from([0.02, 0.1, 0.5]))
 def test_dapp_equals_the_oracle(seed: int, views: int, n: int, k: int, tau: float) -> None:
     features, probs = domain(seed, views, n, 5, k)
