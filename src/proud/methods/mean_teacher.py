@@ -1,0 +1,80 @@
+"""Mean Teacher (Tarvainen and Valpola, 2017): the student must agree with a moving average of itself.
+
+The unlabeled domains are one pool. Labeled and unlabeled images share a forward pass, and so its batch statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proud.lazy import torch
+from proud.methods.base import Stage
+from proud.methods.ema import EMAConfig, EMAMethod
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proud.randomness import Draw, Draws
+
+
+@dataclass(frozen=True)
+class MeanTeacherConfig(EMAConfig):
+    ema_decay_rampup: float = 0.99
+    """decay of the teacher while the consistency weight still rises"""
+    consistency: float = 100.0
+    """final weight of the consistency loss"""
+    rampup_epochs: int = 5
+    """epochs of the main phase over which that weight rises"""
+
+
+class MeanTeacher(EMAMethod):
+    Config = MeanTeacherConfig
+    config: MeanTeacherConfig
+
+    def draws(self, stage: Stage) -> dict[str, Draw]:
+        from proud.randomness import Draw
+
+        if stage.name == "pretrain":
+            return self.labeled_draws(self.config.noisemix)
+        wanted = {"augment": Draw((2, 2, self.config.batch_size, 9), sample_dim=2)}
+        return wanted | self.noise_draws(2) if self.config.noisemix else wanted
+
+    def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        context, config = self.context, self.config
+        if stage.name == "pretrain":
+            return {"loss": self.labeled_loss(rows["labeled"], draws, config.noisemix)}
+        with torch.no_grad():
+            images = torch.cat([context.labeled.take(rows["labeled"]), context.unlabeled.take(rows["unlabeled"])])
+            x, seen_by_teacher = (self.view(images, uniform.flatten(0, 1)) for uniform in draws["augment"])
+            if config.noisemix:
+                x = torch.cat([x, self.noise_copy(x, draws)])
+            with self.autocast():
+                _, teacher = self.average(seen_by_teacher)
+        with self.autocast():
+            _, student = self.net(x)
+        labels = context.labels[rows["labeled"]]
+        student = student.float().unflatten(0, (-1, 2, len(labels)))  # [originals and copies, labeled and not, B, K]
+        teacher = teacher.float().unflatten(0, (2, len(labels)))
+        ce = torch.nn.functional.cross_entropy(student[:, 0].flatten(0, 1), labels.repeat(len(student)))
+        disagreement = consistency(student, teacher)
+        return {"loss": ce + self.weight(stage) * disagreement, "ce": ce, "consistency": disagreement}
+
+    def weight(self, stage: Stage) -> Tensor:
+        """λ exp(-5 (1 - t)²), t rising from 0 to 1."""
+        return self.config.consistency * torch.exp(-5 * (1 - self.ramp(stage, self.config.rampup_epochs)).square())
+
+    # ---- the teacher
+
+    def decay_limit(self, epoch: int) -> float:
+        return self.config.ema_decay_rampup if epoch < self.config.rampup_epochs else self.config.ema_decay
+
+    def update_statistics(self, stage: Stage) -> None:
+        """In the main stage the teacher keeps the batch statistics of its own forward passes."""
+        if stage.name == "pretrain":
+            super().update_statistics(stage)
+
+
+def consistency(student: Tensor, teacher: Tensor) -> Tensor:
+    """Mean squared difference of the class probabilities; the teacher gets no gradient. [...,K], [...,K] -> scalar."""
+    return (student.softmax(-1) - teacher.detach().softmax(-1)).square().mean()
