@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from proud import ops
 from proud.ops.noisemix import _toeplitz_convolution
@@ -22,7 +23,8 @@ def dapp(features: Tensor, probs: Tensor) -> tuple[Tensor, ...]:
 
 
 def mixed_batch(labels: Tensor, eps: Tensor, uniform: Tensor, images: Tensor, domain: Tensor) -> Tensor:
-    index = ops.ClassIndex(torch.arange(K, device=domain.device), torch.arange(K), torch.ones(K, dtype=torch.int64))
+    classes = torch.arange(K, device=domain.device)
+    index = ops.ClassIndex(order=classes, start=classes, count=torch.ones_like(classes))
     rows = ops.sample_match(labels, index, uniform)
     return ops.ud_mix(domain[rows], images, ops.mixing_ratio(eps, uniform, 0.5, 0.35))
 
@@ -71,7 +73,21 @@ def cases() -> list[tuple[Callable[..., Any], tuple[Tensor, ...]]]:
     ]
 
 
-@pytest.mark.parametrize(("function", "inputs"), cases(), ids=lambda value: getattr(value, "__name__", ""))
+each_case = pytest.mark.parametrize(("function", "inputs"), cases(), ids=lambda value: getattr(value, "__name__", ""))
+
+
+@each_case
 def test_traces_into_one_graph(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> None:
     traced = torch.compile(function, fullgraph=True, backend="eager", dynamic=False)
     torch.testing.assert_close(traced(*inputs), function(*inputs))
+
+
+@each_case
+def test_stays_on_the_gpu(
+    function: Callable[..., Any], inputs: tuple[Tensor, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU that exists by name only: any tensor left on the host, or any look at a value, raises."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # nothing made here may enter a cache
+    with FakeTensorMode():
+        outputs = function(*(torch.empty(x.shape, dtype=x.dtype, device="cuda") for x in inputs))
+    assert all(out.is_cuda for out in (outputs if isinstance(outputs, tuple) else [outputs]))
