@@ -16,6 +16,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "proud": ("proud.methods.proud:ProUD", {}),
     "proud-no-udmix": ("proud.methods.proud:ProUD", {"udmix": False}),
     "proud-no-pml": ("proud.methods.proud:ProUD", {"pml": False}),
+    "proud-plus": ("proud.methods.proud_plus:ProUDPlus", {}),
     "erm": ("proud.methods.erm:ERM", {}),
     "erm-noisemix": ("proud.methods.erm:ERM", {"noisemix": True}),
     "mean-teacher": ("proud.methods.mean_teacher:MeanTeacher", {}),
@@ -26,6 +27,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "fixmatch-noisemix": ("proud.methods.fixmatch:FixMatch", {"noisemix": True}),
     "rsc": ("proud.methods.rsc:RSC", {}),
     "rsc-noisemix": ("proud.methods.rsc:RSC", {"noisemix": True}),
+    "l2d": ("proud.methods.l2d:L2D", {}),
     "dgvgs": ("proud.methods.dgvgs:DGvGS", {}),
 }
 
