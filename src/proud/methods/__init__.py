@@ -29,6 +29,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "rsc-noisemix": ("proud.methods.rsc:RSC", {"noisemix": True}),
     "l2d": ("proud.methods.l2d:L2D", {}),
     "dgvgs": ("proud.methods.dgvgs:DGvGS", {}),
+    "eid": ("proud.methods.eid:EID", {}),
 }
 
 

@@ -56,6 +56,8 @@ class Method:
     """A training algorithm. The loop feeds, counts, records and saves; everything else happens here."""
 
     Config: ClassVar[type[MethodConfig]] = MethodConfig
+    ALSO_COMPILED: ClassVar[tuple[str, ...]] = ()
+    """names of methods of pure tensor work outside `losses`, which the fast loop compiles too"""
 
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
@@ -198,7 +200,7 @@ class Method:
         draw = ops.noise_mix_draw(
             draws["noise_sample"].flatten(1), draws["noise_layer"], draws["noise_weights"], draws["noise"].flatten(1, 2)
         )
-        return ops.noise_mix(x, draw, context.mean, context.std)
+        return ops.noise_mix(x, draw, context.mean, context.std, coarse=context.precision == "bf16")
 
     def noise_draws(self, groups: int) -> dict[str, Draw]:
         """Draws for NoiseMix (P = 3, kernels up to 15) on `groups` × batch_size images."""

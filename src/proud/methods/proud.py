@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from proud.methods.context import Context
+    from proud.models import Net
     from proud.ops import PseudoLabels
     from proud.randomness import Draw, Draws, Randomness
 
@@ -54,6 +55,7 @@ class ProUDConfig(MethodConfig):
 class ProUD(Method):
     Config = ProUDConfig
     config: ProUDConfig
+    ALSO_COMPILED = ("encode",)
 
     def __init__(self, config: ProUDConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -120,10 +122,23 @@ class ProUD(Method):
 
     def views_of(self, images: Tensor, purpose: str, random: Randomness) -> Chunk:
         """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views, in one forward pass."""
-        views = self.config.views
-        x = self.view(images.repeat(views, 1, 1, 1), random.uniform(purpose, views * len(images), 9))
-        with batch_statistics(self.net, own=self.config.dapp_bn == "domain"), self.autocast():
-            features, logits = self.net(x)
+        views, count, chunk = self.config.views, len(images), self.context.chunk_size
+        uniform = random.uniform(purpose, views, chunk, 9)
+        if count < chunk and self.config.dapp_bn == "running":  # one shape for all chunks; the filling is dropped again
+            images = torch.cat([images, images.new_zeros(chunk - count, *images.shape[1:])])
+        with batch_statistics(self.labeler(), own=self.config.dapp_bn == "domain"):
+            features, probs = self.encode(images, uniform[:, : len(images)])
+        return features[:, :count], probs[:, :count]
+
+    def labeler(self) -> Net:
+        """The network that pseudo-labels."""
+        return self.net
+
+    def encode(self, images: Tensor, uniform: Tensor) -> Chunk:
+        views = len(uniform)
+        x = self.view(images.repeat(views, 1, 1, 1), uniform.flatten(0, 1))
+        with self.autocast():
+            features, logits = self.labeler()(x)
         unit = torch.nn.functional.normalize(features.float(), dim=1)
         return unit.unflatten(0, (views, -1)), logits.float().softmax(1).unflatten(0, (views, -1))
 
@@ -159,9 +174,16 @@ class ProUD(Method):
         losses["loss"] = losses["ce"]
         if config.pml:
             merging_labels = labels.repeat(len(merging) // len(labels))
-            losses["pml"] = ops.prototype_merging_loss(merging_features.float(), merging_labels, self.merged)
+            weights = self.merging_weights(rows["unlabeled"], len(merging))
+            losses["pml"] = ops.prototype_merging_loss(
+                merging_features.float(), merging_labels, self.merged, weights=weights
+            )
             losses["loss"] = losses["ce"] + config.alpha * losses["pml"]
         return losses
+
+    def merging_weights(self, rows: Tensor, count: int) -> Tensor | None:
+        """How much each image counts in the merging loss: alike."""
+        return None
 
     def matched_views(self, rows: Tensor, labels: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
         """SampleMatch: labeled partners of the same class. [labeled, unlabeled] views, and their NoiseMix copies."""
@@ -190,12 +212,12 @@ class ProUD(Method):
         config = self.config
         with self.autocast():
             if not config.pml:
-                features = self.net.backbone(mixed)
+                features = self.net.features(mixed)
                 return features, features[:0]
             if config.joint_forward:
-                both = self.net.backbone(torch.cat([mixed, merging]))
+                both = self.net.features(torch.cat([mixed, merging]))
                 return both[: len(mixed)], both[len(mixed) :]
-            return self.net.backbone(mixed), self.net.backbone(merging)
+            return self.net.features(mixed), self.net.features(merging)
 
     def mixup_loss(self, features: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         """Cross-entropy with mixup of features."""

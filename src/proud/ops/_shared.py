@@ -1,8 +1,9 @@
-"""What several files of `ops` need: precision kept under autocast, constants made without a copy from the host."""
+"""What several files of `ops` need: precision kept under autocast, constants copied from the host once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -21,10 +22,21 @@ def wide_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def constant(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:
-    """[n] values in the dtype and on the device of `like`, by fills: a CUDA graph cannot capture a host copy."""
+    """[n] values in the dtype and on the device of `like`.
+
+    Copied to the device once and kept; a compiler folds them itself, and must not see the cache.
+    """
     if isinstance(values, Tensor):
         return values.to(like)
-    return torch.stack([torch.full((), value, dtype=like.dtype, device=like.device) for value in values])
+    if torch.compiler.is_compiling():
+        return torch.stack([torch.full((), value, dtype=like.dtype, device=like.device) for value in values])
+    return _constant(tuple(values), like.dtype, like.device)
+
+
+@lru_cache(maxsize=256)
+def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def per_channel(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ class FastEpochs:
         self.method = method
         self.compile_losses = compile_losses
         self.captured: dict[str, CapturedStage | None] = {}
+        for name in method.ALSO_COMPILED if compile_losses else ():
+            setattr(method, name, torch.compile(getattr(method, name), dynamic=False))
 
     def __call__(
         self,
