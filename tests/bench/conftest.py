@@ -1,0 +1,55 @@
+"""A tiny benchmark of four made-up domains, and a bench over it that takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proud.bench_cli import BenchArguments
+
+DOMAINS = ("one", "two", "three", "four")
+
+
+def write_domains(root: Path, domains: tuple[str, ...], classes: list[str], per_class: int, side: int = 12) -> Path:
+    random = np.random.default_rng(0)
+    for domain in domains:
+        for label in classes:
+            folder = root / domain / label
+            folder.mkdir(parents=True)
+            for number in range(per_class):
+                Image.fromarray(random.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(folder / f"{number}.png")
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_domains(tmp_path_factory.mktemp("data") / "tiny", DOMAINS, ["a", "b"], 4)
+
+
+@pytest.fixture
+def arguments(tiny: Path, tmp_path: Path) -> Callable[..., BenchArguments]:
+    def make(**changes: Any) -> BenchArguments:
+        usual: dict[str, Any] = {
+            "name": str(tiny),
+            "out": str(tmp_path / "out"),
+            "methods": "erm",
+            "seeds": "1",
+            "combos": "one:two,two:one",
+            "epochs": 1,
+            "pretrain_epochs": 1,
+            "set": ("batch_size=4",),
+            "model": "digits",
+            "weights": "none",
+            "size": 16,
+            "device": "cpu",
+            "threads": 1,
+            "quiet": True,
+        }
+        return BenchArguments(**usual | changes)
+
+    return make

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from proud.bench.plan import DEVELOPMENT, Job, Plan, make_plan, parse_methods, parse_pairs, parse_seeds
+from proud.config import RunConfig
+from proud.errors import UserError
+from proud.methods import method_config
+from proud.report.published import PUBLISHED
+
+PACS = tuple(PUBLISHED["pacs"].domains)
+
+
+def pacs(**changes: object) -> Plan:
+    usual: dict = {"methods": ["proud", "erm"], "seeds": [2022, 2023]}
+    return make_plan(RunConfig(data="pacs", root="r", model="resnet18.tv_in1k"), "pacs", PACS, **usual | changes)
+
+
+def test_order_is_seeds_then_combinations_then_methods() -> None:
+    jobs = pacs().jobs
+    assert len(jobs) == 2 * 12 * 2
+    assert [job.key.seed for job in jobs] == [2022] * 24 + [2023] * 24
+    assert [(job.run.labeled, job.run.test) for job in jobs[:24:2]] == PUBLISHED["pacs"].combos
+    assert [job.run.method for job in jobs[:4]] == ["proud", "erm", "proud", "erm"]
+    assert jobs[0].run.unlabeled == ("cartoon", "sketch")
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
+def test_settings_come_from_the_preset_and_then_from_the_user() -> None:
+    plan = pacs(overrides={"epochs": "3", "alpha": "2", "schedule": "cosine", "pml": "no"})
+    proud, erm = plan.jobs[0].settings, plan.jobs[1].settings
+    assert (proud.lr, proud.weight_decay, proud.epochs, proud.schedule) == (0.001, 0.01, 3, "cosine")
+    assert proud.alpha == 2.0 and proud.pml is False  # type: ignore[attr-defined]
+    assert erm.epochs == 3 and not hasattr(erm, "alpha")
+    assert pacs().jobs[0].settings.epochs == 80
+
+
+def test_ablations_by_name() -> None:
+    plan = pacs(methods=parse_methods("proud,proud-no-udmix,proud-no-pml"), seeds=[1], combos="photo:sketch")
+    assert [(job.settings.udmix, job.settings.pml) for job in plan.jobs] == [  # type: ignore[attr-defined]
+        (True, True),
+        (False, True),
+        (True, False),
+    ]
+
+
+def test_the_development_cells_are_cells_of_the_tables() -> None:
+    assert sum(map(len, DEVELOPMENT.values())) == 4
+    for name, cells in DEVELOPMENT.items():
+        assert cells <= set(PUBLISHED[name].combos)
+
+
+def test_combos_are_put_into_the_tables_order() -> None:
+    plan = pacs(combos=" sketch:photo, photo:cartoon ,photo:cartoon", methods=["erm"], seeds=[1])
+    assert [(job.run.labeled, job.run.test) for job in plan.jobs] == [("photo", "cartoon"), ("sketch", "photo")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"combos": "photo:skech"}, "no domain 'skech'"),
+        ({"combos": "photo"}, "LABELED:TEST"),
+        ({"combos": "photo:photo"}, "another one"),
+        ({"combos": ","}, "empty"),
+        ({"overrides": {"alhpa": "1"}}, "no such setting"),
+        ({"overrides": {"epochs": "many"}}, "not of type int"),
+        ({"overrides": {"pml": "maybe"}}, "true or false"),
+        ({"overrides": {"schedule": "step"}}, "constant, cosine"),
+        ({"overrides": {"epochs": "0"}}, "at least 1"),
+        ({"overrides": {"pml": "true"}, "methods": ["proud-no-pml"]}, "means pml=False"),
+    ],
+)
+def test_what_is_refused(changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        pacs(**changes)
+
+
+def test_words_of_the_command_line() -> None:
+    assert parse_seeds("3, 1,3") == [3, 1]
+    assert parse_pairs(["batch-size=4", "alpha = 1"]) == {"batch_size": "4", "alpha": "1"}
+    for bad in (lambda: parse_seeds("x"), lambda: parse_pairs(["alpha"]), lambda: parse_methods("prod")):
+        with pytest.raises(UserError):
+            bad()
+
+
+def test_a_bench_needs_three_domains() -> None:
+    with pytest.raises(UserError, match="three domains"):
+        make_plan(RunConfig(data="x"), "x", ("a", "b"), methods=["erm"], seeds=[1])
+
+
+def test_odd_domain_names_never_share_or_leave_a_folder() -> None:
+    names = [("a-b", "c"), ("a", "b-c"), ("../x", "y"), (".._x", "y"), ("a b", "c"), ("a_b", "c")]
+    jobs = [Job(RunConfig(labeled=a, test=b, method="erm"), method_config("erm")) for a, b in names]
+    assert len({job.name for job in jobs}) == len(names)
+    assert not any("/" in job.name or job.name.startswith(".") for job in jobs)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean, pstdev, stdev
+from typing import Any
+
+import pytest
+
+from proud.bench.plan import make_plan
+from proud.bench.results import FORMAT, Row, portable
+from proud.bench_cli import BenchArguments, bench
+from proud.config import RunConfig
+from proud.errors import UserError
+from proud.report.published import PUBLISHED
+from proud.report.tables import make_tables, write_tables
+
+
+def rows_for(name: str, methods: Sequence[str], score: Callable[[str, int, int], float], **options: Any) -> list[Row]:
+    """Made-up results; `score(method, place of the combination, seed)` is in percent."""
+    domains = tuple(PUBLISHED[name].domains)
+    combos = PUBLISHED[name].combos
+    seeds = options.pop("seeds", (2022,))
+    run = RunConfig(data=name, root="r", model="digits", weights="none")
+    plan = make_plan(run, name, domains, methods=methods, seeds=seeds, **options)
+    rows = []
+    for job in plan.jobs:
+        value = score(job.run.method, combos.index((job.run.labeled, job.run.test)), job.run.seed)
+        row = {"format": FORMAT, "bench": name, "note": plan.note, **job.key._asdict(), "domains": list(domains)}
+        row |= {"test_accuracy": value / 100, "seconds": 1.0, "commit": "abc", "device": "cpu: x"}
+        rows.append(row | {"config": portable(plan, job)})
+    return rows
+
+
+def test_averages_spreads_and_differences() -> None:
+    rows = rows_for("pacs", ["proud", "erm"], lambda m, i, s: 60 + i + (s - 2023) * 2, seeds=(2022, 2023, 2024))
+    (table,) = make_tables("pacs", rows)
+    ours = next(line for line in table.lines if line.label == "proud (ours)")
+    cells = [60.0 + i for i in range(12)]
+    assert [cell and cell.mean for cell in ours.summary.cells] == pytest.approx(cells)
+    first = ours.summary.cells[0]
+    assert first and first.spread == pytest.approx(stdev([58, 60, 62])) and first.seeds == (2022, 2023, 2024)
+    assert ours.average == pytest.approx(fmean(cells)) and ours.std == pytest.approx(pstdev(cells))
+    assert ours.difference == pytest.approx(fmean(cells) - 75.1)
+    assert ours.summary.worst == (("photo", "art_painting"), pytest.approx(60.0))
+    elsewhere = [value for i, value in enumerate(cells) if i not in (2, 8)]  # P•/S* and C•/S*
+    assert ours.summary.average_elsewhere == pytest.approx(fmean(elsewhere))
+    assert next(line for line in table.lines if line.label == "erm (ours)").difference is None
+    assert len(table.lines) == 8 + 2
+
+
+def test_a_part_of_a_table_is_compared_with_the_same_part() -> None:
+    rows = rows_for("digits-dg", ["proud"], lambda m, i, s: 70.0, combos="mnist:mnist_m,syn:svhn")
+    (table,) = make_tables("digits-dg", rows)
+    ours = table.lines[-1]
+    assert not ours.summary.complete
+    assert ours.difference == pytest.approx(70 - (70.3 + 74.4) / 2)
+
+
+def test_markdown_csv_and_latex(tmp_path: Path) -> None:
+    note = "rebuilt, SYN stand-in"
+    rows = rows_for("digits-dg", ["proud", "erm"], lambda m, i, s: 50.0 + i, combos="all", note=note)
+    text = write_tables("digits-dg", rows[:-2], tmp_path / "results")
+    assert text == (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "### Digits-DG (rebuilt, SYN stand-in)" in text
+    assert "| Sy•/Sv* † |" in text and "| Sv•/Mn* † |" in text and text.count(" † |") == 2
+    assert "| EID (published) | 51.6 | 37.3 |" in text and "(11/12)" in text and "Avg −†" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert len(widths) == 1
+    read = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text(encoding="utf-8"))))
+    assert len(read) == 10 and read[-1]["method"] == "erm (ours)" and float(read[-2]["mnist:mnist_m"]) == 50
+    assert read[-2]["syn:svhn"] == "" and read[7]["avg"] == "73.6"
+    tex = (tmp_path / "results.tex").read_text(encoding="utf-8")
+    body = [line for line in tex.splitlines() if " & " in line]
+    assert len({sum(_columns(cell) for cell in line.split(" & ")) for line in body}) == 1
+    assert tex.isascii() and r"\multicolumn{3}{c|}{Mm$^\bullet$}" in tex and tex.count("{") == tex.count("}")
+
+
+def _columns(cell: str) -> int:
+    return 3 if "multicolumn{3}" in cell else 1
+
+
+def test_ablation() -> None:
+    loss = {"proud": 0.0, "proud-no-udmix": 9.0, "proud-no-pml": 4.0}
+    combos = "photo:cartoon,photo:sketch,sketch:photo,cartoon:sketch"
+    rows = rows_for("pacs", list(loss), lambda m, i, s: 70 - loss[m], combos=combos)
+    _, ablation = make_tables("pacs", rows)
+    labels = [line.label for line in ablation.lines if not line.published]
+    assert labels == [
+        "proud (ours)",
+        "proud-no-udmix (ours)",
+        "proud-no-udmix Diff. (ours)",
+        "proud-no-pml (ours)",
+        "proud-no-pml Diff. (ours)",
+    ]
+    assert any(
+        "w/o UDMix, mean over P•/C*, P•/S*, S•/P*: ours -9.0, published -11.0." in text for text in ablation.footer
+    )
+    assert any("w/o PML" in text and "ours -4.0, published -5.5" in text for text in ablation.footer)
+
+
+def test_settings_are_not_mixed_and_repeated_lines_count_once() -> None:
+    rows = rows_for("pacs", ["erm"], lambda m, i, s: 50.0, combos="photo:sketch")
+    (table,) = make_tables("pacs", rows + json.loads(json.dumps(rows)))
+    cell = table.lines[-1].summary.cells[2]
+    assert cell and cell.seeds == (2022,)
+    others = rows_for("pacs", ["erm"], lambda m, i, s: 50.0, combos="photo:cartoon", overrides={"lr": "0.5"})
+    with pytest.raises(UserError, match="other settings"):
+        make_tables("pacs", rows + others)
+    with pytest.raises(UserError, match="no results of pacs"):
+        make_tables("pacs", [])
+
+
+def test_a_setting_that_is_newer_than_a_result_had_its_default() -> None:
+    rows = rows_for("pacs", ["proud"], lambda m, i, s: 50.0, combos="photo:sketch,photo:cartoon")
+    del rows[0]["config"]["method_config"]["views"]
+    make_tables("pacs", rows)
+    rows[1]["config"]["method_config"]["views"] = 7
+    with pytest.raises(UserError, match="views"):
+        make_tables("pacs", rows)
+
+
+def test_names_of_domains_cannot_break_the_files(tmp_path: Path) -> None:
+    rows = rows_for("pacs", ["erm"], lambda m, i, s: 50.0, combos="photo:sketch")
+    for row in rows:
+        row |= {"bench": "own", "domains": ["=cmd()", "a|b", "<img>", "50%_x"], "labeled": "=cmd()", "test": "a|b"}
+    text = write_tables("own", rows, tmp_path / "t")
+    assert "<img>" not in text and "a\\|b" in text
+    assert "'=cmd():a|b" in (tmp_path / "t.csv").read_text()
+    assert r"50\%\_x" in (tmp_path / "t.tex").read_text()
+
+
+def test_table_only_reads_results_and_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_for("pacs", ["proud"], lambda m, i, s: 80.0)
+    half, rest = tmp_path / "pacs.jsonl", tmp_path / "more.jsonl"
+    for path, part in ((half, rows[:6]), (rest, rows[6:])):
+        path.write_text("".join(json.dumps(row) + "\n" for row in part))
+    assert bench(BenchArguments("pacs", table_only=True, results=(half, rest))) == 0
+    assert "+4.9" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {f"pacs.{end}" for end in ("jsonl", "md", "csv", "tex")} | {
+        "more.jsonl"
+    }
+    with pytest.raises(UserError, match="cannot be read"):
+        bench(BenchArguments("pacs", table_only=True, out=str(tmp_path / "nothing")))
+
+
+@pytest.mark.parametrize("line", ["{", '{"method": "erm"}', '{"format": "x"}', "[]", "3"])
+def test_a_file_that_is_no_results_file(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "pacs.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(UserError, match="line 1"):
+        bench(BenchArguments("pacs", table_only=True, results=(path,)))
