@@ -60,11 +60,11 @@ def _pattern(label: str, shift: int) -> np.ndarray:
     return ((x - 7.5) ** 2 + (y - 7.5) ** 2 < (4 + shift / 2) ** 2) * 1.0
 
 
-def toy_task(unlabeled: int = 2, per_class: int = 12, test: bool = True, val: float = 0.1, seed: int = 2022) -> Task:
-    """Labeled domain 0, then the unlabeled ones (their labels known to the audit), then an unseen one."""
-    last = toy_images(len(LOOKS) - 1, per_class)
+def toy_task(unlabeled: int = 2, per_class: int = 12, test: int | None = -1, seed: int = 2022) -> Task:
+    """Look 0 is labeled, then come the unlabeled ones, their labels known to the audit. `test`: a look, or None."""
     hidden = [as_domain(f"hidden {t}", *toy_images(t, per_class)) for t in range(1, unlabeled + 1)]
-    return assemble_arrays(toy_images(0, per_class), hidden, last if test else None, size=SIDE, val=val, seed=seed)
+    unseen = None if test is None else toy_images(test % len(LOOKS), per_class, seed=1)
+    return assemble_arrays(toy_images(0, per_class), hidden, unseen, size=SIDE, seed=seed)
 
 
 def as_domain(name: str, images: np.ndarray, labels: np.ndarray) -> LabeledDomain:

@@ -1,0 +1,178 @@
+"""What every method promises, whatever its idea. New methods are covered as soon as METHODS names them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from proud.config import Options
+from proud.data.domain import Audit, EvaluationData, LabeledDomain, Task
+from proud.evaluation import Evaluator
+from proud.methods import METHODS, method_class
+from proud.methods.context import make_context
+from proud.models import model_spec
+from proud.training import loop
+from proud.training.loop import Loop, Stopped
+from proud.training.run import train
+from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
+
+every_method = pytest.mark.parametrize("name", METHODS)
+SHORT = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 8}
+
+
+def run(
+    name: str, folder: Path, task: Task | None = None, resume: bool = False, watch: Any = lambda now: None, **given: Any
+):
+    """Train; returns the records. `given`: changes to the run's config."""
+    options = Options(out=str(folder), threads=1, quiet=True, device="cpu", resume=resume)
+    train(toy_run(name, task, **given), toy_settings(name, **SHORT), options, task=task, watch=watch)
+    return loop.Records(folder / "records.jsonl").read()
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def build(name: str, task: Task, folder: Path, **settings: Any) -> Loop:
+    spec = model_spec("digits", len(task.training.classes), SIDE)
+    device = torch.device("cpu")
+    context = make_context(task.training, spec, device, weights="none", seed=3, precision="fp32")
+    folder.mkdir(exist_ok=True)
+    return Loop(method_class(name)(toy_settings(name, **settings), context), task, folder, {})
+
+
+@every_method
+def test_same_seed_same_weights_killed_or_not(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    task = toy_task(per_class=4)
+    steps = []
+    records = run(name, tmp_path / "a", task, watch=steps.append)
+    again = run(name, tmp_path / "b", task)
+    assert again == records
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+    def stop_halfway(now: Any, seen: list[int] = [0]) -> None:  # noqa: B006 (counts its calls)
+        seen[0] += 1
+        if seen[0] == round(0.6 * len(steps)):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(name, tmp_path / "c", task, watch=stop_halfway)
+    assert run(name, tmp_path / "c", task, resume=True) == records
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+@every_method
+def test_learns_an_easy_task(name: str, tmp_path: Path) -> None:
+    task = toy_task(test=1)  # new images that look like an unlabeled domain
+    # Mean Teacher's weight of 100 is made for nets with batch norm
+    records = build(name, task, tmp_path, pretrain_epochs=6, epochs=5, lr=0.01, consistency=10.0).run()
+    assert all(torch.tensor(list(record["losses"].values())).isfinite().all() for record in records)
+    assert records[-1]["test_accuracy"] > 0.95
+    assert records[-1]["val_accuracy"] > 0.95
+
+
+@every_method
+def test_moving_hidden_files_between_class_folders_changes_no_weight(name: str, tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data", {"central": 0, "north": 1, "south": 2}, per_class=3)
+    given = {"data": str(root), "labeled": "central", "test": "none"}
+    run(name, tmp_path / "before", **given)
+    for domain in ("north", "south"):
+        files = sorted((root / domain).rglob("*.png"))
+        for place, path in enumerate(files):
+            target = root / domain / files[(7 * place + 3) % len(files)].parent.name
+            shutil.move(path, target / f"{len(files) - place}-moved.png")
+    shutil.rmtree(root / "south" / "plain")  # as if nobody had ever sorted it
+    write_folders(tmp_path / "again", {"south": 2}, per_class=3)
+    (root / "south" / "heap").mkdir()
+    have = {path.read_bytes() for path in (root / "south").rglob("*.png")}
+    for path in sorted((tmp_path / "again" / "south").rglob("*.png")):
+        if path.read_bytes() not in have:
+            shutil.copy(path, root / "south" / "heap" / path.name)
+    run(name, tmp_path / "after", **given)
+    assert same(weights(tmp_path / "before"), weights(tmp_path / "after"))
+
+
+@every_method
+def test_no_hidden_label_is_within_reach(name: str, tmp_path: Path) -> None:
+    task = toy_task(per_class=5)
+    # labels that no method could guess, so that finding them means having been told
+    generator = torch.Generator().manual_seed(1)
+    audits = {
+        key: replace(audit, labels=torch.randint(0, 4, audit.labels.shape, generator=generator))
+        for key, audit in task.evaluation.audits.items()
+    }
+    task = replace(task, evaluation=replace(task.evaluation, audits=audits))
+    built = build(name, task, tmp_path, **SHORT)
+    secrets = [audit.labels for audit in audits.values()]
+    secrets.append(torch.cat(secrets))
+    for held in (task.evaluation.validation, task.evaluation.test):
+        assert held is not None
+        secrets.append(held.labels)
+    assert_out_of_reach(built.method, secrets)
+    built.run()
+    assert_out_of_reach(built.method, secrets)
+
+
+def assert_out_of_reach(start: object, secrets: list[torch.Tensor]) -> None:
+    for thing in reachable(start):
+        assert not isinstance(thing, Audit | EvaluationData | Evaluator | Task | LabeledDomain), type(thing)
+        if isinstance(thing, torch.Tensor) and thing.ndim == 1:
+            for secret in secrets:
+                assert thing.shape != secret.shape or not torch.equal(thing.long(), secret)
+
+
+def reachable(start: object) -> list[object]:
+    """All objects that attributes, items and closures lead to, beginning with `start`."""
+    seen: dict[int, object] = {}
+    waiting = [start]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or thing is None or isinstance(thing, str | bytes | int | float | bool | type):
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, dict):
+            waiting += [*thing.keys(), *thing.values()]
+        elif isinstance(thing, list | tuple | set | frozenset):
+            waiting += list(thing)
+        elif isinstance(thing, MethodType):
+            waiting += [thing.__self__, thing.__func__]
+        elif isinstance(thing, FunctionType):
+            waiting += [cell.cell_contents for cell in thing.__closure__ or ()] + list(thing.__defaults__ or ())
+        waiting += list(getattr(thing, "__dict__", {}).values())
+    return list(seen.values())
+
+
+def test_the_search_for_labels_finds_them_where_they_are() -> None:
+    task = toy_task(per_class=3)
+    secret = next(iter(task.evaluation.audits.values())).labels
+
+    class Leaky:
+        def __init__(self) -> None:
+            self.peek = lambda: secret
+
+    with pytest.raises(AssertionError):
+        assert_out_of_reach(Leaky(), [secret])
+    with pytest.raises(AssertionError):
+        assert_out_of_reach([{"a": task.evaluation}], [])
+
+
+@every_method
+@pytest.mark.parametrize("domains", [1, 5])
+def test_any_number_of_unlabeled_domains(name: str, domains: int, tmp_path: Path) -> None:
+    records = build(
+        name, toy_task(unlabeled=domains, per_class=2), tmp_path, epochs=1, pretrain_epochs=1, batch_size=8
+    ).run()
+    assert all(torch.tensor(list(record["losses"].values())).isfinite().all() for record in records)
+    assert all(len(record["domains"]) == domains for record in records if "domains" in record)
