@@ -10,7 +10,7 @@ from torch import Tensor
 
 import oracle
 from proud import ops
-from proud.ops.noisemix import _fft_convolution, _fft_size, _toeplitz_convolution
+from proud.ops.noisemix import _complex_product, _fft_convolution, _fft_size, _real_product, _toeplitz_convolution
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -77,6 +77,22 @@ def test_same_convolution_keeps_dtype_and_stays_exact_in_half_precision() -> Non
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = _toeplitz_convolution(x.float(), kernel)
     torch.testing.assert_close(inside.double(), expected, rtol=0, atol=1e-3)
+
+
+def test_coarse_factors_cost_the_precision_of_bfloat16_and_no_more() -> None:
+    g = torch.Generator().manual_seed(2)
+    x, kernel = torch.randn(2, 3, 20, 20, generator=g), torch.randn(3, 3, 29, 29, generator=g) / 50
+    exact, coarse = (_toeplitz_convolution(x, kernel, coarse) for coarse in (False, True))
+    error = (coarse - exact).abs().max() / exact.abs().max()
+    assert coarse.dtype == torch.float32 and 1e-5 < error < 2e-2
+
+
+def test_both_products_of_spectra_equal_the_sum_over_channels() -> None:
+    g = torch.Generator().manual_seed(3)
+    spectrum, response = (torch.randn(n, 3, 4, 5, generator=g, dtype=torch.complex128) for n in (2, 3))
+    expected = np.einsum("nihw,oihw->nohw", spectrum.numpy(), response.numpy().conj())
+    for product in (_complex_product, _real_product):
+        np.testing.assert_allclose(product(spectrum, response), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("least", "size"), [(1, 2), (46, 48), (29, 30), (238, 240), (241, 250), (97, 100)])

@@ -145,9 +145,9 @@ def evaluation_view(
 
 def _gather_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """out[n,c,i,j] = images[n, c, rows[n,i], columns[n,j]]. [N,C,S,S], [N,h], [N,w] -> [N,C,h,w]."""
-    samples = torch.arange(len(images), device=images.device)[:, None, None, None]
-    channels = torch.arange(images.shape[1], device=images.device)[:, None, None]
-    return images[samples, channels, rows[:, None, :, None], columns[:, None, None, :]]
+    places = (rows * images.shape[-1]).unsqueeze(-1) + columns.unsqueeze(-2)  # [N,h,w] in the flat image
+    picked = images.flatten(2).gather(2, places.flatten(1).unsqueeze(1).expand(-1, images.shape[1], -1))
+    return picked.unflatten(2, places.shape[1:])
 
 
 def _jitter_map(
