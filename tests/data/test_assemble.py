@@ -9,11 +9,11 @@ import pytest
 import torch
 from trees import three_sites, write_image, write_tree
 
-from proud.data.assemble import assemble
+from proud.data.assemble import Cache, assemble
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import scan_csv, scan_folder
 from proud.data.domain import Task
-from proud.data.store import content_hash, decode
+from proud.data.store import content_hash, decode, decode_all
 from proud.errors import UserError
 
 
@@ -227,6 +227,33 @@ def test_skipping_must_leave_every_class_and_domain(tmp_path: Path) -> None:
         path.write_bytes(b"")
     with pytest.raises(UserError, match="No usable images are left in the domain 'south'"):
         task_of(tmp_path, labeled="north", test=None, unlabeled=["south"], skip_bad=True)
+
+
+def test_a_cache_changes_nothing_but_the_number_of_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    three_sites(tmp_path, 4)
+    (tmp_path / "north" / "dog" / "001.png").write_bytes(b"")
+    sites = ("central", "north", "south")
+    pairs = [(labeled, test) for labeled in sites for test in sites if labeled != test]
+    plain = [task_of(tmp_path, labeled=labeled, test=test, skip_bad=True) for labeled, test in pairs]
+    reads: list[int] = []
+    monkeypatch.setattr(
+        "proud.data.assemble.decode_all", lambda *args, **kw: reads.append(len(args[0])) or decode_all(*args, **kw)
+    )
+    cache: Cache = {}
+    for (labeled, test), before in zip(pairs, plain, strict=True):
+        cached = task_of(tmp_path, labeled=labeled, test=test, skip_bad=True, cache=cache)
+        assert cached.report == before.report
+        one, other = before.training, cached.training
+        assert torch.equal(one.labeled.images, other.labeled.images)
+        assert torch.equal(one.labeled.labels, other.labeled.labels)
+        assert one.unlabeled[0].ids == other.unlabeled[0].ids
+        assert torch.equal(one.unlabeled[0].images, other.unlabeled[0].images)
+        assert before.evaluation.test is not None and cached.evaluation.test is not None
+        assert torch.equal(before.evaluation.test.images, cached.evaluation.test.images)
+        assert torch.equal(before.evaluation.test.labels, cached.evaluation.test.labels)
+    assert reads == [8, 8, 8]
+    with pytest.raises(UserError, match="north/dog/001"):
+        task_of(tmp_path, cache=cache)
 
 
 def test_embedded() -> None:
