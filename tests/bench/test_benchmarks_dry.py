@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.conftest import write_domains
+from bench.test_queue import Diary, after, run
 from proud.bench.results import read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.report.published import PUBLISHED
@@ -29,3 +30,20 @@ def test_office_home(
     assert rows[0]["config"]["method_config"]["weight_decay"] == 0.0001
     out = capsys.readouterr().out
     assert "### Office-Home" in out and "ProUD (published)" in out and "Ar•/Rw*" in out
+
+
+def test_digits_dg_goes_on_although_its_folder_has_moved(
+    arguments: Callable[..., BenchArguments], tmp_path: Path
+) -> None:
+    old, new = tmp_path / "before", tmp_path / "after"
+    for domain in PUBLISHED["digits-dg"].domains:
+        write_domains(old / "digits_dg" / domain, ("train", "val"), ["0", "1"], 4, side=16)
+    usual = {"name": "digits-dg", "combos": "syn:svhn", "epochs": 8, "note": "made up"}
+    assert run(arguments(**usual, root=str(old)), Diary(), deadline=after(8)).stopped == "time"
+    assert (Path(arguments().out) / "runs" / "erm-syn-svhn-1" / "run.json").exists()
+    assert not (Path(arguments().out) / "results.jsonl").exists()
+    old.rename(new)
+    assert bench(arguments(**usual, root=str(new))) == 0
+    (row,) = read_rows(Path(arguments().out) / "results.jsonl")
+    assert row["images"] == {"syn": 8, "mnist": 8, "mnist_m": 8, "svhn": 16}
+    assert row["command"].startswith("proud bench digits-dg --root ROOT") and str(tmp_path) not in str(row)

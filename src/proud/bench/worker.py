@@ -19,15 +19,16 @@ from typing import Protocol
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import Results, Row, check_same_settings, make_row, portable
-from proud.config import Options, RunConfig, config_difference, flat
+from proud.config import Options, RunConfig, flat
 from proud.data.assemble import Cache, assemble
 from proud.data.catalog import Catalog
 from proud.data.domain import Task
 from proud.errors import UserError
 from proud.models import model_spec
+from proud.training.folder import read_run, refuse_difference
 from proud.training.loop import Progress, Stopped
 from proud.training.records import Records
-from proud.training.run import read_run, train
+from proud.training.run import train
 
 WAIT_SECONDS = 1.0  # between looks at jobs that other workers hold
 
@@ -88,12 +89,7 @@ def check_folder(plan: Plan, folder: Path) -> None:
     for job in plan.jobs:
         path = folder / "runs" / job.name
         if (path / "run.json").is_file():
-            difference = config_difference(read_run(path)["config"], flat(moved(job.run, path), job.settings))
-            if difference:
-                lines = "\n  ".join(difference)
-                raise UserError(
-                    f"{path} holds a run with other settings (there → now):\n  {lines}\nUse the same, or another --out."
-                )
+            refuse_difference(path, read_run(path)["config"], flat(moved(job.run, path), job.settings))
 
 
 def moved(run: RunConfig, path: Path) -> RunConfig:
