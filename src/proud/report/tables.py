@@ -88,7 +88,12 @@ def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultT
     notes = dict.fromkeys([note, *(row.get("note", "") for row in rows)])
     title = " ".join([published.title if published else bench, *(f"({text})" for text in notes if text)])
     table = ResultTable(
-        title, combos, short, development, tuple(lines), footer(rows, methods, development, bool(notes))
+        title,
+        combos,
+        short,
+        development,
+        tuple(lines),
+        footer(rows, methods, development, [text for text in notes if text] if published else []),
     )
     ablation = ablation_table(table, ours, published) if published and published.ablation else None
     return [table, *([ablation] if ablation else [])]
@@ -133,7 +138,9 @@ def our_line(label: str, summary: Summary, twin: PublishedRow | None) -> Line:
     return replace(line, difference=summary.average - base)
 
 
-def footer(rows: Sequence[Row], methods: Sequence[str], development: frozenset[Combo], noted: bool) -> tuple[str, ...]:
+def footer(
+    rows: Sequence[Row], methods: Sequence[str], development: frozenset[Combo], notes: Sequence[str]
+) -> tuple[str, ...]:
     lines = [
         "Accuracy in % on all images of the test domain (*), labels from one domain (•), the other domains unlabeled. "
         "Ours: mean of the last five epochs, then of the seeds; ± is the standard deviation over seeds (ddof 1). "
