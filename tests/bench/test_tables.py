@@ -65,7 +65,7 @@ def test_markdown_csv_and_latex(tmp_path: Path) -> None:
     rows = rows_for("digits-dg", ["proud", "erm"], lambda m, i, s: 50.0 + i, combos="all", note=note)
     text = write_tables("digits-dg", rows[:-2], tmp_path / "results")
     assert text == (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "### Digits-DG (rebuilt, SYN stand-in)" in text and "on other data than the published rows: rebuilt" in text
+    assert "### Digits-DG (rebuilt, SYN stand-in)" in text and "Ours: rebuilt, SYN stand-in. The published rows" in text
     assert "| Sy•/Sv* † |" in text and "| Sv•/Mn* † |" in text and text.count(" † |") == 2
     assert "| EID (published) | 51.6 | 37.3 |" in text and "(11/12)" in text and "Avg −†" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}

@@ -147,6 +147,8 @@ def footer(
         "Avg and Std (ddof 0) are over combinations; (n/m): only n of m are measured. "
         "Difference: our Avg minus the published one, over the same combinations.",
     ]
+    if notes:
+        lines.append(f"Ours: {'; '.join(notes)}. The published rows are the paper's own, on its own data.")
     if development:
         lines.append(
             "†: development cells, whose test accuracy was looked at while choosing; “Avg −†” leaves them out."
