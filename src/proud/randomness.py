@@ -102,17 +102,8 @@ def shape_draws(wanted: dict[str, Draw], uniform: Tensor, normal: Tensor) -> Dra
         places[pool] = end = start + math.prod(draw.shape)
         numbers = (normal if pool == "normal" else uniform)[start:end].view(draw.shape)
         if draw.kind == "permutation":
-            numbers = ranks(numbers)
+            numbers = numbers.argsort()
         elif draw.kind == "beta":
             numbers = ops.beta_quantile(numbers, draw.parameter)
         found[name] = numbers
     return found
-
-
-def ranks(numbers: Tensor) -> Tensor:
-    """Each number's place in their order: a random permutation if they are random. For short lists faster than sorting."""
-    if len(numbers) > 4096:
-        return numbers.argsort().argsort()
-    place = torch.arange(len(numbers), device=numbers.device)
-    before = (numbers[None] < numbers[:, None]) | ((numbers[None] == numbers[:, None]) & (place[None] < place[:, None]))
-    return before.sum(1)

@@ -170,20 +170,16 @@ class ProUD(Method):
             mixed = self.domain_mix(rows["unlabeled"], originals, copies, draws)
             merging = originals if config.pml_views == "originals" else torch.cat([originals, copies])
         mixed_features, merging_features = self.features(mixed, merging)
-        losses = {"ce": self.mixup_loss(mixed_features, labels.repeat(2), draws)}
-        losses["loss"] = losses["ce"]
+        terms = {"ce": (1.0, self.mixup_loss(mixed_features, labels.repeat(2), draws))}
         if config.pml:
-            merging_labels = labels.repeat(len(merging) // len(labels))
-            weights = self.merging_weights(rows["unlabeled"], len(merging))
-            losses["pml"] = ops.prototype_merging_loss(
-                merging_features.float(), merging_labels, self.merged, weights=weights
-            )
-            losses["loss"] = losses["ce"] + config.alpha * losses["pml"]
-        return losses
+            terms |= self.merging_terms(merging_features.float(), labels, self.uncertainty[rows["unlabeled"]])
+        total = sum(weight * value for weight, value in terms.values())
+        return {"loss": total} | {name: value for name, (_, value) in terms.items()}  # type: ignore[dict-item]
 
-    def merging_weights(self, rows: Tensor, count: int) -> Tensor | None:
-        """How much each image counts in the merging loss: alike."""
-        return None
+    def merging_terms(self, features: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[str, tuple[float, Tensor]]:
+        """Weights and values of the losses on unmixed images: labeled ones, then unlabeled ones, then copies of both."""
+        repeated = labels.repeat(len(features) // len(labels))
+        return {"pml": (self.config.alpha, ops.prototype_merging_loss(features, repeated, self.merged))}
 
     def matched_views(self, rows: Tensor, labels: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
         """SampleMatch: labeled partners of the same class. [labeled, unlabeled] views, and their NoiseMix copies."""

@@ -22,6 +22,8 @@ class ProUDPlusConfig(ProUDConfig):
     """batch-normalise the features, so that they have no common mean and angles between them tell more"""
     ema_decay: float = 0.99
     """decay of the moving average of the weights, which pseudo-labels, is evaluated and saved; 0 turns it off"""
+    labeled_weight: float = 1.0
+    """weight of a cross-entropy on the labeled images themselves, which pass through the network anyway"""
     weighted_pml: bool = True
     """an unlabeled image counts in the merging loss as much as its pseudo-label is certain"""
 
@@ -36,9 +38,14 @@ class ProUDPlus(ProUD, EMAMethod):
     def labeler(self) -> Net:
         return self.average
 
-    def merging_weights(self, rows: Tensor, count: int) -> Tensor | None:
-        if not self.config.weighted_pml:
-            return None
-        certainty = 2 * ops.certainty_ratio(self.uncertainty[rows], self.config.tau_ratio)  # 0 to 1
-        both = torch.cat([torch.ones_like(certainty), certainty])
-        return both.repeat(count // len(both))
+    def merging_terms(self, features: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[str, tuple[float, Tensor]]:
+        config, batch = self.config, len(labels)
+        repeats = len(features) // batch
+        certainty = 2 * ops.certainty_ratio(uncertainty, config.tau_ratio)  # 0 to 1; labeled images are certain
+        weights = (
+            torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats // 2) if config.weighted_pml else None
+        )
+        pml = ops.prototype_merging_loss(features, labels.repeat(repeats), self.merged, weights=weights)
+        labeled = torch.cat([part for part in features.split(batch)[::2]])
+        cross_entropy = torch.nn.functional.cross_entropy(self.net.head(labeled), labels.repeat(repeats // 2))
+        return {"pml": (config.alpha, pml), "labeled": (config.labeled_weight, cross_entropy)}

@@ -46,24 +46,14 @@ def augment_draw(
     gray_p: float = 0.2,
 ) -> AugmentDraw:
     """Uniform numbers to a draw; margin = stored side - crop side. [N,9] -> AugmentDraw."""
-    translate, top, left, flip, brightness, contrast, saturation, hue, gray = uniform.unbind(-1)
-
-    def offset(u: Tensor) -> Tensor:
-        return torch.where(translate < translate_p, (u * (margin + 1)).long().clamp(0, margin), margin // 2)
-
-    def around(u: Tensor, centre: float, reach: float) -> Tensor:
-        return centre + reach * (2 * u - 1)
-
-    return AugmentDraw(
-        top=offset(top),
-        left=offset(left),
-        flip=flip < flip_p,
-        brightness=around(brightness, 1, jitter[0]),
-        contrast=around(contrast, 1, jitter[1]),
-        saturation=around(saturation, 1, jitter[2]),
-        hue=around(hue, 0, jitter[3]),
-        gray=gray < gray_p,
-    )
+    translate, flip, gray = uniform[:, 0], uniform[:, 3], uniform[:, 8]
+    offsets = (uniform[:, 1:3] * (margin + 1)).long().clamp(0, margin)
+    top, left = torch.where(translate[:, None] < translate_p, offsets, margin // 2).unbind(-1)
+    # factors 1 ± reach, and a hue of 0 ± reach
+    lowest = constant([centre - reach for centre, reach in zip((1, 1, 1, 0), jitter, strict=True)], uniform)
+    width = constant([2 * reach for reach in jitter], uniform)
+    brightness, contrast, saturation, hue = torch.addcmul(lowest, uniform[:, 4:8], width).unbind(-1)
+    return AugmentDraw(top, left, flip < flip_p, brightness, contrast, saturation, hue, gray < gray_p)
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:

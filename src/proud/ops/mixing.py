@@ -37,8 +37,7 @@ def mixing_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor, thre
 
 def ud_mix(x_labeled: Tensor, x_unlabeled: Tensor, ratio: Tensor) -> Tensor:
     """Eq. 6: ratio x_u + (1 - ratio) x_l. [N,...], [N,...], [N] -> [N,...]."""
-    ratio = per_sample(ratio.to(x_unlabeled.dtype), x_unlabeled)
-    return ratio * x_unlabeled + (1 - ratio) * x_labeled
+    return torch.lerp(x_labeled, x_unlabeled, per_sample(ratio.to(x_unlabeled.dtype), x_unlabeled))
 
 
 def class_index(labels: Tensor, num_classes: int) -> ClassIndex:
@@ -64,8 +63,7 @@ def sample_match(labels: Tensor, index: ClassIndex, uniform: Tensor) -> Tensor:
 
 def mixup(features: Tensor, partner: Tensor, ratio: Tensor) -> Tensor:
     """Feature mixup: ratio z + (1 - ratio) z[partner]. [N,d], [N], scalar or [N] -> [N,d]."""
-    ratio = per_sample(ratio.to(features.dtype), features)
-    return ratio * features + (1 - ratio) * features[partner]
+    return torch.lerp(features[partner], features, per_sample(ratio.to(features.dtype), features))
 
 
 def beta_quantile(uniform: Tensor, a: float) -> Tensor:

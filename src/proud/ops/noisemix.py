@@ -15,7 +15,7 @@ from torch import Tensor
 from proud.ops._shared import per_channel, per_sample, wide_matmul, widen
 from proud.ops.augment import normalize
 
-_LEAST_STD = 1e-5  # a constant image has no spread to divide by
+_LEAST_VARIANCE = 1e-10  # a constant image has no spread to divide by
 _TOEPLITZ_PIXELS = 32 * 32
 
 
@@ -69,19 +69,22 @@ def noise_mix_draw(
 def dilated_kernel(weights: Tensor, kernel_size: Tensor, dilation: Tensor, max_dilation: int = 2) -> Tensor:
     """The k x k corner of the weights in U(-b, b), b = 1/sqrt(3 k^2), spread by the dilation in a frame of zeros.
 
-    [C,C,m,m], 0-dim, 0-dim -> [C,C,M,M], M = max_dilation (m - 1) + 1. Placed so that `same_convolution` with it is
+    [...,C,C,m,m], [...], [...] -> [...,C,C,M,M], M = max_dilation (m - 1) + 1. Placed so that `same_convolution` with it is
     the dilated convolution with padding 'same', which pads even kernels by one more at the end.
     """
-    channels, side = weights.shape[1], weights.shape[-1]
+    channels, side = weights.shape[-3], weights.shape[-1]
     frame = max_dilation * (side - 1) + 1
-    begin = (frame - 1) // 2 - dilation * (kernel_size - 1) // 2
+    size, spread = kernel_size.unsqueeze(-1), dilation.unsqueeze(-1)
+    begin = (frame - 1) // 2 - spread * (size - 1) // 2
     step = torch.arange(frame, device=weights.device) - begin
-    tap = step.div(dilation, rounding_mode="floor")
-    used = (step >= 0) & (step % dilation == 0) & (tap < kernel_size)
-    tap = tap.clamp(0, side - 1)
-    spread = weights.index_select(2, tap).index_select(3, tap)
-    bound = (channels * kernel_size * kernel_size).to(weights.dtype).rsqrt()
-    return torch.where(used.unsqueeze(-1) & used, spread * bound, 0)
+    tap = step.div(spread, rounding_mode="floor")
+    used = (step >= 0) & (step % spread == 0) & (tap < size)
+    tap = tap.clamp(0, side - 1)[..., None, None, :, None]
+    rows = weights.gather(-2, tap.expand(*weights.shape[:-2], frame, side))
+    taps = rows.gather(-1, tap.mT.expand(*rows.shape[:-1], frame))
+    bound = (channels * size * size).to(weights.dtype).rsqrt()
+    used = (used.unsqueeze(-1) & used.unsqueeze(-2)).unsqueeze(-3).unsqueeze(-3)
+    return torch.where(used, taps * bound[..., None, None, None], 0)
 
 
 def same_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Tensor:
@@ -109,11 +112,10 @@ def noise_mix(
     scale = sigma**0.5 if noise_as_variance else sigma
     inverted = (1 - 2 * per_channel(mean, out)) / per_channel(std, out) - out  # 1 - pixel, seen normalised
     out = torch.where(per_sample(draw.invert_first, out), inverted, out)
-    for p in range(len(draw.ratio)):
-        out = out + scale * draw.noise[p].to(out.dtype)
-        kernel = dilated_kernel(draw.weights[p].to(out.dtype), draw.kernel_size[p], draw.dilation[p])
-        ratio = draw.ratio[p].to(out.dtype)
-        out = ratio * _standardize(same_convolution(out, kernel, coarse).tanh()) + (1 - ratio) * out
+    kernels = dilated_kernel(draw.weights.to(out.dtype), draw.kernel_size, draw.dilation)
+    for kernel, ratio, noise in zip(kernels, draw.ratio.to(out.dtype), draw.noise, strict=True):
+        out = torch.add(out, noise.to(out.dtype), alpha=scale)
+        out = torch.lerp(out, _standardize(same_convolution(out, kernel, coarse).tanh()), ratio)
     pixels = out.sigmoid()
     pixels = torch.where(per_sample(draw.invert_last, pixels), 1 - pixels, pixels)
     return normalize(pixels, mean, std).to(x.dtype)
@@ -121,10 +123,7 @@ def noise_mix(
 
 def _standardize(x: Tensor) -> Tensor:
     """Each image to zero mean and unit standard deviation over all its values. [N,...] -> [N,...]."""
-    dims = tuple(range(1, x.ndim))
-    centred = x - x.mean(dims, keepdim=True)
-    variance = centred.square().mean(dims, keepdim=True)
-    return centred / variance.clamp_min(_LEAST_STD**2).sqrt()
+    return F.layer_norm(x, x.shape[1:], eps=_LEAST_VARIANCE)
 
 
 def _toeplitz_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Tensor:
