@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,9 @@ def cores() -> int:
 
 def environment(device: torch.device) -> dict[str, Any]:
     """Versions, device and commit, stored beside every result."""
-    import timm
-
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    versions = {
-        "proud": proud.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "timm": timm.__version__,
-    }
+    versions = {"proud": proud.__version__, "python": platform.python_version(), "torch": str(torch.__version__)}
+    versions |= {package: version(package) for package in ("timm", "numpy", "pillow")}
     return {"versions": versions, "device": f"{device.type}: {name}", "commit": commit()}
 
 

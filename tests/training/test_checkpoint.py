@@ -1,0 +1,217 @@
+"""Checkpoints: the newest intact one counts, damage is noticed, and nothing foreign is loaded."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proud.config import Options
+from proud.errors import UserError
+from proud.training import files, loop
+from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
+from proud.training.files import replacing, write_json
+from proud.training.loop import Stopped
+from proud.training.records import Records
+from proud.training.run import train
+from toy import toy_run, toy_settings, toy_task
+
+
+def save(folder: Path, number: int) -> None:
+    save_checkpoint(folder, {"x": torch.full((2,), float(number))}, Position(0, number, number), {"lr": 1})
+
+
+def test_the_last_two_are_kept(tmp_path: Path) -> None:
+    for number in range(1, 5):
+        save(tmp_path, number)
+    assert len(list(tmp_path.glob("*.json"))) == KEPT
+    state, position, config = load_checkpoint(tmp_path) or pytest.fail()
+    assert state["x"].tolist() == [4, 4]
+    assert position == Position(0, 4, 4)
+    assert config == {"lr": 1}
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "torn json", "foreign"])
+def test_a_damaged_newest_one_falls_back_with_a_warning(damage: str, tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    tensors, about = tmp_path / "checkpoint-000002.safetensors", tmp_path / "checkpoint-000002.json"
+    content = tensors.read_bytes()
+    if damage == "flip":
+        tensors.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "truncate":
+        tensors.write_bytes(content[: len(content) // 2])
+    elif damage == "remove":
+        tensors.unlink()
+    elif damage == "torn json":
+        about.write_bytes(about.read_bytes()[:20])
+    else:
+        about.write_text(json.dumps({"format": "of another program"}))
+    with pytest.warns(UserWarning, match="checkpoint-000002.json is damaged"):
+        state, position, _ = load_checkpoint(tmp_path) or pytest.fail()
+    assert position.records == 1
+    assert state["x"].tolist() == [1, 1]
+
+
+def test_no_intact_checkpoint_is_one_clear_error(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "checkpoint-000001.safetensors").write_bytes(b"not ours")
+    with pytest.warns(UserWarning, match="checksum"), pytest.raises(UserError, match="no intact checkpoint"):
+        load_checkpoint(tmp_path)
+
+
+def test_no_checkpoint_at_all_means_the_start(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path) is None
+
+
+# ---- through whole runs
+
+
+def begin(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """A run that is stopped in its third epoch."""
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+
+    def stop(now: loop.Progress) -> None:
+        if (now.stage, now.epoch) == ("main", 2):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        go(folder, watch=stop, **changes)
+
+
+def go(
+    folder: Path, watch: Any = lambda now: None, resume: bool = False, overwrite: bool = False, **changes: Any
+) -> Any:
+    task = toy_task(per_class=3)
+    options = Options(out=str(folder), threads=1, quiet=True, device="cpu", resume=resume, overwrite=overwrite)
+    settings = toy_settings("erm", epochs=3, pretrain_epochs=1, **changes)
+    return train(toy_run("erm", task), settings, options, task=task, watch=watch)
+
+
+def test_a_damaged_checkpoint_costs_one_epoch_and_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(tmp_path / "whole")
+    begin(tmp_path / "cut", monkeypatch)
+    newest = max((tmp_path / "cut" / "checkpoints").glob("*.safetensors"))
+    newest.write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        go(tmp_path / "cut", resume=True)
+    for name in ("records.jsonl", "model.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+
+
+def test_resuming_with_other_settings_shows_the_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(tmp_path, monkeypatch)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"lr: 0\.02 → 0\.5"):
+        go(tmp_path, resume=True, lr=0.5)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_resuming_with_other_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(tmp_path, monkeypatch)
+    task = toy_task(per_class=4)
+    options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
+    with pytest.raises(UserError, match=r"not those that the run .* began with[^$]*images: 12 → 16"):
+        train(toy_run("erm", task), toy_settings("erm", epochs=3, pretrain_epochs=1), options, task=task)
+
+
+def test_an_occupied_folder_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(tmp_path, monkeypatch)
+    with pytest.raises(UserError, match="--resume, or replace it by --overwrite"):
+        go(tmp_path)
+    with pytest.raises(UserError, match="exclude each other"):
+        go(tmp_path, resume=True, overwrite=True)
+    (tmp_path / "notes.txt").write_text("mine")
+    go(tmp_path, overwrite=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(tmp_path: Path) -> None:
+    go(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    options = Options(out=str(tmp_path), quiet=True, overwrite=True)
+    run = toy_run("erm", data=str(tmp_path / "nowhere"), labeled="central")
+    with pytest.raises(UserError, match="nowhere"):
+        train(run, toy_settings("erm"), options)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_of_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("important")
+    with pytest.raises(UserError, match="not a run's"):
+        go(tmp_path, overwrite=True)
+    (tmp_path / "run.json").write_text('{"format": "something else"}')
+    with pytest.raises(UserError, match="not written by this program"):
+        go(tmp_path, resume=True)
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file, not a folder"):
+        go(tmp_path / "file")
+    with pytest.raises(UserError, match=r"Cannot write to .*Not a directory"):
+        go(tmp_path / "file" / "below")
+
+    def refuse(self: Path, *arguments: Any, **more: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(UserError, match=r"Cannot write to .*Permission denied"):
+        go(tmp_path / "new")
+
+
+def test_a_full_disk_is_one_clear_error_and_the_last_checkpoint_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    real, calls = files.os.fsync, []
+
+    def fill(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) > 12:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(files.os, "fsync", fill)
+        with pytest.raises(UserError, match="No space left on device"):
+            go(tmp_path / "cut")
+    go(tmp_path / "cut", resume=True)
+    go(tmp_path / "whole")
+    assert (tmp_path / "cut" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    first = go(tmp_path)
+    assert go(tmp_path, resume=True, watch=lambda now: pytest.fail("trained again")) == first
+
+
+# ---- files and records
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(KeyboardInterrupt), replacing(path) as part:
+        part.write_text("half")
+        raise KeyboardInterrupt
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_records_are_cut_to_what_the_checkpoint_knows(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    for number in range(3):
+        records.append({"n": number})
+    with records.path.open("ab") as file:
+        file.write(b'{"n": 3, "torn')
+    records.cut(2)
+    assert records.read() == [{"n": 0}, {"n": 1}]
+    records.append({"n": 2})
+    assert [record["n"] for record in records.read()] == [0, 1, 2]
+    with pytest.raises(UserError, match="has 3 of 5 records"):
+        records.cut(5)
