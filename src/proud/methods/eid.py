@@ -1,0 +1,302 @@
+"""EID (Lin et al., 2024, "Semi-supervised domain generalization with evolving intermediate domain").
+
+Rounds of two phases. Each unlabeled domain has a model of its own that adapts to it (maximum classifier discrepancy,
+MCD) and pseudo-labels it. Two networks then teach each other on all domains, each learning the pseudo-labels that the
+other finds easy; what both agree on joins the next round's adaptation as an intermediate domain.
+
+The released code picks those clean samples by the unlabeled domains' true labels. Here only the networks' own
+agreement and confidence decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from proud.lazy import ops, torch
+from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.mcd import Adapter
+from proud.methods.mixstyle import LAYERS, MixStyle
+from proud.methods.statistics import batch_statistics
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from proud.methods.context import Context
+    from proud.models import Net
+    from proud.ops import PseudoLabels
+    from proud.randomness import Draw, Draws, Randomness
+
+
+@dataclass(frozen=True)
+class EIDConfig(MethodConfig):
+    rounds: int = 3
+    """rounds of adaptation and co-teaching, among which all epochs are divided"""
+    adapt_share: float = 2 / 3
+    """share of a round's epochs that goes to adaptation"""
+    feature_steps: int = 4
+    """updates of the features against the classifiers' discrepancy in each adaptation step"""
+    intermediate_mixup: float = 1.0
+    """adaptation mixes labeled and clean images with ratios from Beta(a, a)"""
+    clean_share: float = 0.4
+    """share of the agreed pseudo-labels that joins the next round's adaptation"""
+    forget_rate: float = 0.5
+    """share of the pseudo-labels in a batch that co-teaching leaves out, once fully ramped"""
+    mixstyle_p: float = 0.5
+    """how often MixStyle mixes, at each of its layers"""
+    mixstyle_alpha: float = 0.1
+    """MixStyle draws its ratios from Beta(a, a)"""
+
+
+class Place(NamedTuple):
+    """What a stage does: adapt to an unlabeled domain, or teach (domain is None). Rounds count from 1."""
+
+    round: int
+    domain: int | None
+
+
+def place_of(stage: Stage) -> Place:
+    """From the stage's name: adapt-ROUND-DOMAIN or teach-ROUND."""
+    _, number, *domain = stage.name.split("-")
+    return Place(int(number), int(domain[0]) - 1 if domain else None)
+
+
+class EID(Method):
+    Config = EIDConfig
+    config: EIDConfig
+
+    def __init__(self, config: EIDConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.second = context.build_net("second")
+        self.styles = [MixStyle(net.backbone) for net in (self.net, self.second)]
+        self.optimizer = self.sgd(self.net, self.second)
+        self.adapters = [Adapter(self, f"adapter{t}") for t in range(len(context.unlabeled_names))]
+        rows, device = len(context.unlabeled), context.device
+        self.remembered = torch.zeros((), dtype=torch.int64, device=device)
+        self.labeled_yet = False
+        # the adapters' pseudo-labels, and the intermediate domains: of domain t, the first clean_count[t] rows of its
+        # part of clean_rows, with the labels that both networks gave them
+        self.kept: dict[str, Tensor] = {
+            "labels": torch.zeros(rows, dtype=torch.int64, device=device),
+            "uncertainty": torch.zeros(rows, device=device),
+            "clean_rows": torch.zeros(rows, dtype=torch.int64, device=device),
+            "clean_labels": torch.zeros(rows, dtype=torch.int64, device=device),
+            "clean_count": torch.zeros(len(self.adapters), dtype=torch.int64, device=device),
+        }
+
+    def stages(self) -> list[Stage]:
+        """As many epochs over the unlabeled images as other methods have, their pretraining's steps included."""
+        config, context = self.config, self.context
+        labeled, unlabeled = len(context.labeled), len(context.unlabeled)
+        pretraining = config.pretrain_epochs * self.steps_for(labeled) / self.steps_for(unlabeled)
+        total = config.epochs + round(pretraining)
+        stages = []
+        for number in range(1, config.rounds + 1):
+            epochs = total * number // config.rounds - total * (number - 1) // config.rounds
+            adapting = max(1, round(config.adapt_share * epochs))
+            for t, size in enumerate(context.unlabeled.sizes):
+                stages.append(Stage(f"adapt-{number}-{t + 1}", adapting, self.steps_for(size), {"domain": size}))
+            pools = {"labeled": labeled, "unlabeled": unlabeled}
+            stages.append(Stage(f"teach-{number}", max(1, epochs - adapting), self.steps_for(unlabeled), pools))
+        return stages
+
+    def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
+        self.set_learning_rate(stage, epoch)
+        for module in self.modules().values():
+            module.train()
+        number, domain = place_of(stage)
+        with torch.no_grad():
+            if domain is None and epoch == 0:
+                self.pseudo_label()
+            elif domain is not None and epoch == 0 and number > 1:
+                self.select_clean(domain)
+        self.labeled_yet = domain is None or number > 1
+        self.remembered.fill_(remember_count(self.config.batch_size, self.config.forget_rate, epoch, stage.epochs))
+
+    def set_learning_rate(self, stage: Stage, epoch: int) -> None:
+        """Every round divides the learning rate by the square of its number."""
+        super().set_learning_rate(stage, epoch)
+        factor = 1 / place_of(stage).round ** 2
+        for optimizer in self.optimizers().values():
+            for group in optimizer.param_groups:
+                group["lr"] *= factor
+
+    # ---- between the phases: pseudo-labels, and the clean ones among them
+
+    def pseudo_label(self) -> None:
+        """Every adapter labels its domain."""
+        for t, adapter in enumerate(self.adapters):
+            rows = self.rows_of(t)
+            probs = self.logits_of(adapter.net, t).softmax(1)
+            self.kept["labels"][rows] = probs.argmax(1)
+            self.kept["uncertainty"][rows] = torch.special.entr(probs).sum(1)
+
+    def select_clean(self, t: int) -> None:
+        rows = self.rows_of(t)
+        order, labels, count = clean_first(
+            self.logits_of(self.net, t), self.logits_of(self.second, t), self.config.clean_share
+        )
+        self.kept["clean_rows"][rows] = rows.start + order
+        self.kept["clean_labels"][rows] = labels[order]
+        self.kept["clean_count"][t] = count
+
+    def rows_of(self, t: int) -> slice:
+        pool = self.context.unlabeled
+        return slice(pool.starts[t], pool.starts[t] + pool.sizes[t])
+
+    def logits_of(self, net: Net, t: int) -> Tensor:
+        """Of all images of an unlabeled domain, in evaluation view and mode."""
+        context, start, found = self.context, self.rows_of(t).start, []
+        with batch_statistics(net, own=False), self.autocast():
+            for rows in self.chunks(context.unlabeled.sizes[t]):
+                images = context.unlabeled.take(start + rows)
+                found.append(net(ops.evaluation_view(images, context.size, context.mean, context.std))[1].float())
+        return torch.cat(found)
+
+    # ---- the steps
+
+    def draws(self, stage: Stage) -> dict[str, Draw]:
+        from proud.randomness import Draw
+
+        config, batch = self.config, self.config.batch_size
+        augment = Draw((2, batch, 9), sample_dim=1)
+        if place_of(stage).domain is not None:
+            return {
+                "augment": augment,
+                "source": Draw((batch,), sample_dim=0),
+                "ratio": Draw((1,), "beta", parameter=config.intermediate_mixup),
+                "partner": Draw((batch,), "permutation"),
+            }
+        wanted = {"augment": augment, "style_applied": Draw((2, LAYERS))}
+        for number in range(2):
+            wanted[f"style_ratio{number}"] = Draw((LAYERS, 2 * batch), "beta", parameter=config.mixstyle_alpha)
+            wanted[f"style_partner{number}"] = Draw((LAYERS, 2 * batch))
+        return wanted
+
+    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        domain = place_of(stage).domain
+        return super().step(stage, rows, draws) if domain is None else self.adapt(domain, rows["domain"], draws)
+
+    def adapt(self, t: int, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
+        """One step of MCD from the intermediate domain to the unlabeled one."""
+        with torch.no_grad():
+            images, labels = self.intermediate(t, draws["source"])
+            target = self.context.unlabeled.take(self.rows_of(t).start + rows)
+            x = self.view(images, draws["augment"][0])
+            x = ops.mixup(x, draws["partner"], draws["ratio"])
+            x_target = self.view(target, draws["augment"][1])
+        partner_labels = labels[draws["partner"]]
+
+        def source_loss(logits: Tensor) -> Tensor:
+            return ops.mixup_cross_entropy(logits, labels, partner_labels, draws["ratio"])
+
+        return self.adapters[t].step(x, source_loss, x_target, self.config.feature_steps)
+
+    def intermediate(self, t: int, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Images and labels drawn from the labeled domain and the clean samples of domain t, one population."""
+        context, kept, rows = self.context, self.kept, self.rows_of(t)
+        labeled = len(context.labeled)
+        total = labeled + kept["clean_count"][t : t + 1]
+        index = (uniform * total).long().minimum(total - 1)
+        clean = index >= labeled
+        known = index.clamp_max(labeled - 1)
+        place = rows.start + (index - labeled).clamp(0, context.unlabeled.sizes[t] - 1)
+        clean_images = context.unlabeled.take(kept["clean_rows"][place])
+        images = torch.where(clean[:, None, None, None], clean_images, context.labeled.take(known))
+        return images, torch.where(clean, kept["clean_labels"][place], context.labels[known])
+
+    def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        """Co-teaching: true labels, the pseudo-labels that the other network finds easy, and InfoMax."""
+        context, batch = self.context, self.config.batch_size
+        with torch.no_grad():
+            images = torch.cat([context.labeled.take(rows["labeled"]), context.unlabeled.take(rows["unlabeled"])])
+            x = self.view(images, draws["augment"].flatten(0, 1))
+        labels = torch.cat([context.labels[rows["labeled"]], self.kept["labels"][rows["unlabeled"]]])
+        logits = [self.styled_logits(number, x, draws) for number in range(2)]
+        each = [torch.nn.functional.cross_entropy(found, labels, reduction="none") for found in logits]
+        easy = [smallest(found[batch:].detach(), self.remembered) for found in each]
+        true = sum(found[:batch].mean() for found in each)
+        pseudo = sum(
+            torch.where(chosen, found[batch:], 0).sum() / self.remembered.clamp_min(1)
+            for found, chosen in zip(each, reversed(easy), strict=True)
+        )
+        infomax = sum(information_maximization(found[batch:]) for found in logits)
+        return {"loss": true + pseudo + infomax, "true": true, "pseudo": pseudo, "infomax": infomax}  # type: ignore[dict-item]
+
+    def styled_logits(self, number: int, x: Tensor, draws: Draws) -> Tensor:
+        """Of network 0 or 1, with MixStyle inside."""
+        mixing = self.styles[number]
+        applied = draws["style_applied"][number] < self.config.mixstyle_p
+        mixing.draw = (draws[f"style_ratio{number}"], draws[f"style_partner{number}"].argsort(dim=1), applied)
+        with self.autocast():
+            _, logits = (self.net, self.second)[number](x)
+        mixing.draw = None
+        return logits.float()
+
+    # ---- saving and records
+
+    def modules(self) -> dict[str, nn.Module]:
+        found: dict[str, nn.Module] = {"net": self.net, "second": self.second}
+        for t, adapter in enumerate(self.adapters):
+            found |= {f"adapter{t}": adapter.net, f"adapter{t}_second": adapter.second}
+        return found
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        found = {"optimizer": self.optimizer}
+        for t, adapter in enumerate(self.adapters):
+            found |= {f"features{t}": adapter.features_optimizer, f"heads{t}": adapter.heads_optimizer}
+        return found
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return super().state_dict() | {f"kept.{name}": tensor for name, tensor in self.kept.items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        super().load_state_dict(state)
+        for name, tensor in self.kept.items():
+            tensor.copy_(state[f"kept.{name}"])
+
+    def pseudo_labels(self) -> dict[str, PseudoLabels]:
+        from proud.ops import PseudoLabels
+
+        if not self.labeled_yet:
+            return {}
+        nothing = torch.zeros(self.context.classes, self.net.num_features, device=self.context.device)
+        return {
+            name: PseudoLabels(
+                self.kept["labels"][self.rows_of(t)],
+                self.kept["uncertainty"][self.rows_of(t)],
+                prototypes=nothing,
+                present=nothing[:, 0] > 0,
+            )
+            for t, name in enumerate(self.context.unlabeled_names)
+        }
+
+
+def information_maximization(logits: Tensor) -> Tensor:
+    """InfoMax: mean entropy of the predictions minus the entropy of their mean. [N,K] -> scalar."""
+    log_probs = logits.log_softmax(1)
+    mean = log_probs.exp().mean(0)
+    return (mean * mean.clamp_min(1e-12).log()).sum() - (log_probs.exp() * log_probs).sum(1).mean()
+
+
+def remember_count(batch: int, forget_rate: float, epoch: int, epochs: int) -> int:
+    """How many pseudo-labels of a batch are learnt: all at first, from two thirds of the stage on 1 - forget_rate."""
+    ramp = max(1, round(2 / 3 * epochs) - 1)
+    return int((1 - forget_rate * min(1.0, epoch / ramp)) * batch)
+
+
+def smallest(losses: Tensor, count: Tensor) -> Tensor:
+    """Marks the `count` smallest. [N] -> [N] bool."""
+    return losses.argsort(stable=True).argsort() < count
+
+
+def clean_first(first: Tensor, second: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Which pseudo-labels to trust: of the images on which both agree, the share with the smallest losses.
+
+    Logits [N,K] twice -> rows in order of trust [N], labels [N], how many rows to take [].
+    """
+    labels = first.argmax(1)
+    agreed = labels == second.argmax(1)
+    losses = sum(torch.nn.functional.cross_entropy(logits, labels, reduction="none") for logits in (first, second))
+    order = torch.where(agreed, losses, torch.inf).argsort(stable=True)
+    return order, labels, (share * agreed.sum()).long()

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from toy_context import accuracy, same_weights, toy_context, toy_method, train
+
+from proud.methods.eid import clean_first, information_maximization, place_of, remember_count, smallest
+from proud.methods.mcd import discrepancy, update
+from proud.methods.mixstyle import mix_style
+from proud.models import build_net, model_spec
+from proud.randomness import Randomness
+
+
+def test_cleaning_keeps_exactly_the_smallest_losses() -> None:
+    losses = torch.tensor([0.5, 0.1, 0.9, 0.1, 0.3])
+    assert smallest(losses, torch.tensor(3)).tolist() == [False, True, False, True, True]
+    assert not smallest(losses, torch.tensor(0)).any()
+    assert smallest(losses, torch.tensor(5)).all()
+
+
+def test_the_forget_rate_ramps_up() -> None:
+    # 15 epochs: from 0 to 0.5 over ten of them
+    kept = [remember_count(100, 0.5, epoch, 15) for epoch in range(15)]
+    assert kept[0] == 100 and kept[9:] == [50] * 6
+    assert kept[:10] == [int(100 * (1 - 0.5 * epoch / 9)) for epoch in range(10)]
+    assert remember_count(100, 0.5, 0, 1) == 100
+
+
+def test_clean_samples_are_those_both_networks_agree_on_most_surely() -> None:
+    first = torch.tensor([[4.0, 0], [0, 1], [3, 0], [0, 2], [9, 0], [0, 6]])
+    second = torch.tensor([[2.0, 0], [0, 1], [3, 0], [0, 5], [0, 9], [0, 6]])  # they disagree on the fifth
+    order, labels, count = clean_first(first, second, 0.4)
+    assert labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert count == 2  # 0.4 of five
+    surprise = [
+        sum(math.log1p(math.exp(-abs(float(a - b)))) for a, b in (f, s)) for f, s in zip(first, second, strict=True)
+    ]
+    agreed = [0, 1, 2, 3, 5]
+    assert order.tolist() == [*sorted(agreed, key=lambda n: surprise[n]), 4]
+
+
+def test_information_maximization_by_hand() -> None:
+    probs = np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]])
+    mean = probs.mean(0)
+    expected = -(probs * np.log(probs)).sum(1).mean() + (mean * np.log(mean)).sum()
+    assert information_maximization(torch.tensor(probs).log()).item() == pytest.approx(expected)
+    certain = torch.tensor([[1e4, 0.0, 0.0]], requires_grad=True)
+    information_maximization(certain).backward()
+    assert certain.grad is not None and certain.grad.isfinite().all()
+
+
+def test_discrepancy_by_hand() -> None:
+    assert discrepancy(
+        torch.tensor([[0.2, 0.8], [1.0, 0.0]]), torch.tensor([[0.5, 0.5], [0.0, 1.0]])
+    ).item() == pytest.approx(0.65)
+
+
+def test_mix_style_blends_statistics_and_keeps_content() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 2, 5, 5, generator=generator) * 3 + 1
+    x[2, 1] *= 0.01  # nearly silent: it grows twofold at most
+    ratio, partner = torch.tensor([0.25, 1.0, 0.5]), torch.tensor([1, 2, 0])
+    mixed = mix_style(x, ratio, partner, torch.tensor([True])).numpy()
+    data = x.numpy()
+    mean, std = data.mean((2, 3)), np.sqrt(data.var((2, 3)) + 1e-6)
+    for n, (share, other) in enumerate(zip(ratio.tolist(), partner.tolist(), strict=True)):
+        for c in range(2):
+            new_mean = share * mean[n, c] + (1 - share) * mean[other, c]
+            new_std = share * std[n, c] + (1 - share) * std[other, c]
+            expected = (data[n, c] - mean[n, c]) * min(new_std / std[n, c], 2) + new_mean
+            np.testing.assert_allclose(mixed[n, c], expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(mix_style(x, ratio, partner, torch.tensor([False])), x)
+
+
+@pytest.mark.parametrize("name", ["digits", "resnet18.tv_in1k"])
+def test_mix_style_acts_only_while_told_to(name: str) -> None:
+    from proud.methods.mixstyle import LAYERS, MixStyle
+
+    plain, mixed = (build_net(model_spec(name, 3, 64), seed=1).eval() for _ in range(2))
+    style = MixStyle(mixed.backbone)
+    x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(plain(x)[1], mixed(x)[1])
+        style.draw = (torch.full((LAYERS, 2), 0.5), torch.tensor([[1, 0]] * LAYERS), torch.ones(LAYERS) > 0)
+        assert not torch.allclose(plain(x)[1], mixed(x)[1])
+
+
+def test_update_touches_its_own_parameters_only() -> None:
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    first, second = torch.optim.SGD([a], lr=0.5), torch.optim.SGD([b], lr=0.5)
+    update((a * b).sum(), first)
+    assert a.tolist() == [0.5, 0.5] and b.tolist() == [1.0, 1.0] and b.grad is None
+    update((a * b).sum(), first, second)
+    assert a.tolist() == [0.0, 0.0] and b.tolist() == [0.75, 0.75]
+
+
+def test_adaptation_plays_the_minimax_game() -> None:
+    """Step B raises the classifiers' disagreement on the target, step C lowers it by the features alone."""
+    method = toy_method("eid", momentum=0.0, lr=0.05)
+    adapter = method.adapters[0]
+    x = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+    def heads() -> list:
+        return [p.detach().clone() for module in (adapter.net.head, adapter.second) for p in module.parameters()]
+
+    before = adapter.disagreement(adapter.features(x)).item()
+    frozen = adapter.features(x).detach()
+    update(-adapter.disagreement(frozen), adapter.heads_optimizer)
+    raised = adapter.disagreement(adapter.features(x)).item()
+    assert raised > before
+    kept = heads()
+    update(adapter.disagreement(adapter.features(x)), adapter.features_optimizer)
+    assert adapter.disagreement(adapter.features(x)).item() < raised
+    assert all(torch.equal(a, b) for a, b in zip(kept, heads(), strict=True))
+
+
+@pytest.mark.parametrize("domains", [1, 2, 5])
+def test_stages_share_the_budget(domains: int) -> None:
+    context = toy_context(domains)
+    method = toy_method("eid", context, epochs=18, pretrain_epochs=2 * domains)
+    stages = method.stages()
+    assert len({stage.name for stage in stages}) == len(stages) == 3 * (domains + 1)
+    total = 18 + round(2 * domains * 4 / method.steps_for(len(context.unlabeled)))
+    rounds = [[s for s in stages if place_of(s).round == number] for number in (1, 2, 3)]
+    assert sum(round_[0].epochs + round_[-1].epochs for round_ in rounds) == total
+    for round_ in rounds:
+        assert [place_of(s).domain for s in round_] == [*range(domains), None]
+        assert [s.pools["domain"] for s in round_[:-1]] == context.unlabeled.sizes
+
+
+def test_the_intermediate_domain_is_the_labeled_one_and_the_clean_samples() -> None:
+    method = toy_method("eid")
+    context, kept = method.context, method.kept
+    start = context.unlabeled.starts[1]
+    kept["clean_rows"][start : start + 2] = torch.tensor([start + 7, start + 3])
+    kept["clean_labels"][start : start + 2] = torch.tensor([2, 1])
+    kept["clean_count"][1] = 2
+    uniform = (torch.arange(50) + 0.5) / 50  # every one of 48 + 2 once
+    images, labels = method.intermediate(1, uniform)
+    assert torch.equal(images[:48], context.labeled.take(torch.arange(48)))
+    assert torch.equal(images[48:], context.unlabeled.take(torch.tensor([start + 7, start + 3])))
+    assert torch.equal(labels, torch.cat([context.labels, torch.tensor([2, 1])]))
+    assert torch.equal(method.intermediate(0, uniform)[1], context.labels[(uniform * 48).long()])
+
+
+def test_each_network_learns_what_the_other_finds_easy() -> None:
+    method = toy_method("eid", epochs=3, pretrain_epochs=0, mixstyle_p=0.0)
+    stage = method.stages()[-1]
+    random = Randomness(0, method.context.device)
+    method.begin_epoch(stage, 0, random)
+    method.remembered.fill_(5)
+    rows, draws = {"labeled": torch.arange(12), "unlabeled": torch.arange(20, 32)}, random.draws(method.draws(stage))
+    found = method.losses(stage, rows, draws)
+    context = method.context
+    views = [
+        method.view(pool.take(rows[name]), draws["augment"][i])
+        for i, (name, pool) in enumerate([("labeled", context.labeled), ("unlabeled", context.unlabeled)])
+    ]
+    labels = method.kept["labels"][rows["unlabeled"]]
+    logits = [net(views[1])[1] for net in (method.net, method.second)]
+    losses = [torch.nn.functional.cross_entropy(l, labels, reduction="none").detach().numpy() for l in logits]
+    expected = losses[0][np.argsort(losses[1])[:5]].mean() + losses[1][np.argsort(losses[0])[:5]].mean()
+    assert found["pseudo"].item() == pytest.approx(expected, rel=1e-5)
+    true = sum(
+        torch.nn.functional.cross_entropy(n(views[0])[1], context.labels[:12]) for n in (method.net, method.second)
+    )
+    torch.testing.assert_close(found["true"], true)
+
+
+def test_later_rounds_learn_more_slowly() -> None:
+    method = toy_method("eid", epochs=3, pretrain_epochs=0, lr=0.09)
+    rates = []
+    for stage in method.stages():
+        method.set_learning_rate(stage, 0)
+        rates.append(method.optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(rates[::3], [0.09, 0.0225, 0.01])
+
+
+def test_seeded_training_is_identical() -> None:
+    one, two = toy_method("eid"), toy_method("eid")
+    history = train(one)
+    train(two)
+    assert all(torch.isfinite(value) for record in history for name, value in record.items() if name != "stage")
+    assert same_weights(one, two)
+
+
+@pytest.mark.parametrize("at", [("adapt-2-1", 0), ("teach-2", 0), ("adapt-3-2", 0)])
+def test_resumes_identically(at: tuple[str, int]) -> None:
+    whole, first, second = (toy_method("eid", epochs=5) for _ in range(3))
+    train(whole)
+    train(first, until=at)
+    second.load_state_dict({name: value.clone() for name, value in first.state_dict().items()})
+    train(second, after=at)
+    assert same_weights(whole, second)
+    for name, found in whole.pseudo_labels().items():
+        assert torch.equal(found.labels, second.pseudo_labels()[name].labels)
+
+
+def test_learns_the_toy() -> None:
+    method = toy_method("eid", toy_context(count=72), epochs=9, pretrain_epochs=6)
+    train(method)
+    assert accuracy(method) > 0.95
