@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from tyro.conf import Positional
 
 import proud
-from proud.config import Options, RunConfig
+from proud.config import Options, RunConfig, Switch, choose_model, word
 from proud.errors import UserError
 
+# name -> (where its function is, what it is for)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo_command", "train source-only and ProUD on the built-in digits and compare them"),
-    "train": ("train_command", "train on your folders, a CSV or a benchmark"),
-    "evaluate": ("evaluate_command", "measure a trained model on a labeled domain"),
-    "predict": ("predict_command", "classify images with a trained model"),
-    "data": ("data_command", "look at a data set before training: `proud data check pacs --root DIR`"),
+    "demo": ("proud.cli:demo_command", "train source-only and ProUD on the built-in digits and compare them"),
+    "train": ("proud.cli:train_command", "train on your folders, a CSV or a benchmark"),
+    "evaluate": ("proud.cli:evaluate_command", "measure a trained model on a labeled domain"),
+    "predict": ("proud.cli:predict_command", "classify images with a trained model"),
+    "bench": ("proud.cli:bench_command", "run a whole table: combinations of domains × seeds × methods"),
+    "data": ("proud.cli:data_command", "look at a data set before training: proud data check pacs --root DIR"),
 }
 
 
 def main() -> None:
     """Entry point: one clear line for what the user can mend, a traceback for what only we can."""
+    warnings.showwarning = show_warning
     try:
         code = run(sys.argv[1:])
+        sys.stdout.flush()
     except UserError as error:
         print(f"proud: {error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         print("proud: interrupted", file=sys.stderr)
         code = 130
+    except BrokenPipeError:  # as in `proud train --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        print("proud: the GPU's memory is too small for this: lower --batch-size or --size.", file=sys.stderr)
+        code = 2
     sys.exit(code)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Warnings of our own are for the user; those of libraries are not."""
+    if category is UserWarning and Path(filename).is_relative_to(Path(__file__).parent):
+        print(f"proud: warning: {message}", file=sys.stderr)
 
 
 def run(argv: list[str]) -> int:
@@ -48,10 +76,10 @@ def run(argv: list[str]) -> int:
         from difflib import get_close_matches
 
         close = get_close_matches(argv[0], COMMANDS, n=1)
-        raise UserError(
-            f"There is no command {argv[0]!r}." + (f" Did you mean {close[0]!r}?" if close else " See proud --help.")
-        )
-    command: Callable[[list[str]], int] = globals()[COMMANDS[argv[0]][0]]
+        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(COMMANDS)}."
+        raise UserError(f"There is no command {argv[0]!r}. {hint}")
+    module, _, name = COMMANDS[argv[0]][0].partition(":")
+    command: Callable[[list[str]], int] = getattr(import_module(module), name)
     return command(argv[1:])
 
 
@@ -77,30 +105,67 @@ def parse(kind: Any, argv: list[str], command: str, description: str, default: A
 
 def peek(argv: list[str], flag: str, default: str) -> str:
     """The value of a flag before the whole line is parsed: other defaults depend on it."""
-    for place, word in enumerate(argv):
-        if word == f"--{flag}" and place + 1 < len(argv):
+    for place, given in enumerate(argv):
+        if given == f"--{flag}" and place + 1 < len(argv):
             return argv[place + 1]
-        if word.startswith(f"--{flag}="):
-            return word.partition("=")[2]
+        if given.startswith(f"--{flag}="):
+            return given.partition("=")[2]
     return default
 
 
 def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
-    from proud.methods import method_config
-    from proud.presets import preset
+    from proud.methods import METHODS, method_config
 
-    method, data, model = peek(argv, "method", "proud"), peek(argv, "data", "embedded"), peek(argv, "model", "auto")
-    settings = method_config(method, **preset(data, model))
-    kind = make_dataclass(
-        "Train", [("run", RunConfig), ("method_settings", type(settings)), ("options", Options)], frozen=True
-    )
+    method, data = peek(argv, "method", "proud"), peek(argv, "data", "embedded")
+    settings = method_config(method, **preset_for(argv, data))
+    parts = {
+        "data_and_network": RunConfig,
+        f"{method.replace('-', '_')}_method": type(settings),
+        "output_and_device": Options,
+    }
+    kind = make_dataclass("Train", parts.items(), frozen=True)
     description = (
-        f"Train a model. The settings of method {method!r} are shown with their defaults for this data; "
-        "--method NAME --data NAME --help shows others."
+        "Train a model on one labeled domain and all the others without their labels.\n\n"
+        f"The settings of method {method!r} are shown with their defaults for this data; --method NAME --data DATA "
+        f"--help shows others. Methods: {', '.join(METHODS)}."
     )
     default = kind(RunConfig(method=method, data=data), settings, Options())
     found = parse(kind, argv, "train", description, default)
-    return found.run, found.method_settings, found.options
+    run_config, settings, options = (getattr(found, part) for part in parts)
+    if not run_config.labeled:
+        raise UserError(f"Say which domain has labels: --labeled DOMAIN.{_domains_of(run_config)}")
+    return run_config, settings, options
+
+
+def preset_for(argv: list[str], data: str) -> dict[str, Any]:
+    """The benchmark's settings or, for one's own data, those of the network that suits the images."""
+    from proud.data.layouts import find_benchmark
+    from proud.presets import preset
+
+    root, labeled, model = (peek(argv, *flag) for flag in (("root", ""), ("labeled", ""), ("model", "auto")))
+    benchmark = find_benchmark(data)
+    if data == "embedded" or (benchmark and (root or not Path(data).is_dir())):
+        return preset(benchmark.name if benchmark else data)
+    if model == "auto" and labeled:
+        from proud.data.benchmarks import catalog_for
+        from proud.data.native import native_side
+
+        try:
+            model = choose_model(model, native_side(catalog_for(data, root or None), labeled))
+        except UserError:
+            if not {"-h", "--help"} & set(argv):
+                raise
+    return preset("", model)
+
+
+def _domains_of(run_config: RunConfig) -> str:
+    from proud.data.benchmarks import catalog_for
+
+    try:
+        domains = catalog_for(run_config.data, run_config.root or None).domains
+    except UserError as error:
+        return f" And: {error}"
+    return f" The domains of {run_config.data} are: {', '.join(domains)}."
 
 
 def train_command(argv: list[str]) -> int:
@@ -112,17 +177,17 @@ def train_command(argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    run: Positional[Path]
+    run: Annotated[Positional[Path], word("RUN")]
     """folder of a finished run"""
-    domain: str
-    """the domain to measure on"""
-    data: str = ""
-    """folder, CSV, benchmark or `embedded`; default: the run's own data"""
-    root: str = ""
+    domain: Annotated[str, word("DOMAIN")]
+    """the domain to measure on; its images need labels"""
+    data: Annotated[str, word("DATA", "(default: the run's own data)")] = ""
+    """folder, CSV file, benchmark or `embedded`"""
+    root: Annotated[str, word("DIR", "(for benchmarks only)")] = ""
     """where a named benchmark is unpacked"""
-    device: str = "auto"
-    """`auto`, `cpu` or `cuda`"""
-    skip_bad: bool = False
+    device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
+    """where to compute"""
+    skip_bad: Switch = False
     """leave unreadable images out instead of stopping"""
 
 
@@ -135,17 +200,17 @@ def evaluate_command(argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class PredictArguments:
-    run: Positional[Path]
+    run: Annotated[Positional[Path], word("RUN")]
     """folder of a finished run"""
-    images: Positional[tuple[Path, ...]]
-    """image files or folders"""
-    out: Path = Path("predictions.csv")
-    """CSV to write: path, label, confidence"""
-    overwrite: bool = False
-    """replace the CSV if it is there"""
-    device: str = "auto"
-    """`auto`, `cpu` or `cuda`"""
-    skip_bad: bool = False
+    images: Annotated[Positional[tuple[Path, ...]], word("IMAGES ...", "(required)")] = ()
+    """image files, or folders that are searched to any depth"""
+    out: Annotated[Path, word("FILE")] = Path("predictions.csv")
+    """CSV file to write: path, label, confidence"""
+    overwrite: Switch = False
+    """replace that file if it is there"""
+    device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
+    """where to compute"""
+    skip_bad: Switch = False
     """leave unreadable images out instead of stopping"""
 
 
@@ -158,7 +223,7 @@ def predict_command(argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class DemoArguments:
-    out: Path = Path("runs/demo")
+    out: Annotated[Path, word("DIR")] = Path("runs/demo")
     """folder for both runs; a demo's earlier files there are replaced"""
     seed: int = 2022
     """decides every random choice"""
@@ -175,22 +240,26 @@ def demo_command(argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class DataArguments:
-    action: Positional[str]
-    """`check`"""
-    name: Positional[str]
-    """digits-dg, pacs, office-home, a folder or a CSV"""
-    root: str = ""
-    """where a named benchmark is unpacked"""
+    action: Annotated[Positional[str], word("check")]
+    """what to do: only `check` so far"""
+    name: Annotated[Positional[str], word("BENCHMARK")]
+    """digits-dg, pacs or office-home"""
+    root: Annotated[str, word("DIR", "(required)")] = ""
+    """where it is unpacked"""
 
 
 def data_command(argv: list[str]) -> int:
     arguments = parse(DataArguments, argv, "data", "Count a data set's images against the canonical numbers.")
     if arguments.action != "check":
         raise UserError(f"proud data knows only `check`, not {arguments.action!r}.")
+    if not arguments.root:
+        raise UserError(f"Where is {arguments.name} unpacked? Name its folder: --root DIR.")
     from proud import console
 
     return console.check_data(arguments.name, arguments.root)
 
 
-if __name__ == "__main__":
-    main()
+def bench_command(argv: list[str]) -> int:
+    from proud.bench_cli import DESCRIPTION, BenchArguments, bench
+
+    return bench(parse(BenchArguments, argv, "bench", DESCRIPTION))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from proud.data.benchmarks import catalog_for
+from proud.data.catalog import some
 from proud.data.domain import LabeledDomain
-from proud.data.roles import find_domain
+from proud.data.roles import find_domain, sort_classes
 from proud.data.store import bad_files_error, decode_all, stored_side
 from proud.deploy.predict import Model, load_model
 from proud.errors import UserError
@@ -22,12 +23,20 @@ def read_domain(model: Model, data: str, root: str, name: str, skip_bad: bool) -
     catalog = catalog_for(data, root or None)
     domain = find_domain(catalog, name)
     numbers = {label: k for k, label in enumerate(model.classes)}
-    strange = sorted({str(entry.label) for entry in domain.entries if entry.label not in numbers})
+    without = [entry.location for entry in domain.entries if entry.label is None]
+    if without:
+        raise UserError(
+            f"{len(without)} images of {name!r} have no label, so nothing can be measured on them: {some(without)}. "
+            "Class folders name the labels; `proud predict` needs none."
+        )
+    strange = sort_classes({entry.label for entry in domain.entries if entry.label and entry.label not in numbers})
     if strange:
         raise UserError(
-            f"Images of {name!r} have labels that the model does not know: {', '.join(strange[:5])}. "
-            f"It knows {', '.join(model.classes[:20])}."
+            f"Images of {name!r} have labels that the model does not know: {some(strange)}. "
+            f"It knows: {some(model.classes)}."
         )
+    if not domain.entries:
+        raise UserError(f"The domain {name!r} has no images.")
     sources = [catalog.source(domain, entry) for entry in domain.entries]
     images, kept, bad = decode_all(
         sources, stored_side(model.spec.size), skip_bad=True, progress=True, description=f"Reading {name}"
@@ -40,7 +49,11 @@ def read_domain(model: Model, data: str, root: str, name: str, skip_bad: bool) -
 
 def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     model = load_model(arguments.run, arguments.device)
-    data, root = arguments.data or model.config.get("data", ""), arguments.root or model.config.get("root", "")
+    data, root = arguments.data, arguments.root
+    if not data:
+        data, root = model.config.get("data", ""), root or model.config.get("root", "")
+    if data in ("", "python") and not arguments.data:
+        raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
     domain = read_domain(model, data, root, arguments.domain, arguments.skip_bad)
     right = model.logits(domain.images).argmax(1) == domain.labels
     per_class = []

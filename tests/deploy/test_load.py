@@ -1,0 +1,65 @@
+"""Loading models: what is not ours is refused in one line, and nothing in it is executed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from proud.deploy.predict import Model, find_images, load_model
+from proud.errors import UserError
+from proud.models import build_net, model_spec
+from toy import write_folders
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    spec = model_spec("digits", 2, 16)
+    Model(build_net(spec), spec, ("cat", "=dog"), {"seed": 1}, torch.device("cpu")).save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_round_trip(saved: Path) -> None:
+    model = load_model(saved, "cpu")
+    assert model.classes == ("cat", "=dog")
+    assert model.config == {"seed": 1}
+    assert model.spec == model_spec("digits", 2, 16)
+
+
+@pytest.mark.parametrize("change", ["format", "classes", "size", "missing", "torn", "foreign", "pickle"])
+def test_what_is_not_ours(change: str, saved: Path) -> None:
+    about = json.loads((saved / "model.json").read_text())
+    if change == "format":
+        about["format"] = "other"
+    elif change == "classes":
+        about["classes"] = ["cat"]
+    elif change == "size":
+        about["spec"]["size"] = 10**9
+    elif change == "missing":
+        del about["spec"]["mean"]
+    (saved / "model.json").write_text(json.dumps(about) if change != "torn" else '{"form')
+    if change == "foreign":
+        (saved / "model.safetensors").write_bytes(b"\x00" * 100)
+    elif change == "pickle":
+        (saved / "model.safetensors").write_bytes(pickle.dumps({"weights": [1, 2]}))
+    with pytest.raises(UserError, match="does not hold a model of this program"):
+        load_model(saved, "cpu")
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UserError, match="has not finished"):
+        load_model(tmp_path)
+
+
+def test_find_images_sorts_and_leaves_other_files(tmp_path: Path) -> None:
+    write_folders(tmp_path, {"a": 0}, per_class=1)
+    (tmp_path / ".hidden.png").touch()
+    (tmp_path / "readme.md").touch()
+    found = find_images(tmp_path)
+    assert found == sorted(found)
+    assert len(found) == 4
+    assert find_images([tmp_path, found[0]]) == found

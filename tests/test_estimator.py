@@ -1,0 +1,185 @@
+"""The Python interface: folders, arrays and domain types in, class names out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import proud
+from proud import ProUD, UserError
+from proud.data.domain import UnlabeledDomain
+from toy import CLASSES, SIDE, as_domain, toy_images, write_folders
+
+SHORT = {
+    "size": SIDE,
+    "epochs": 2,
+    "batch_size": 16,
+    "lr": 0.02,
+    "pretrain_epochs": 6,
+    "weight_decay": 0.0005,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ProUD:
+    hidden = [toy_images(t, 12)[0] for t in (1, 2)]
+    return ProUD(**SHORT).fit(labeled=toy_images(0, 12), unlabeled=hidden, test=toy_images(3, 4))
+
+
+def weights(model: ProUD) -> dict[str, torch.Tensor]:
+    return model.model_.net.state_dict()
+
+
+def same(a: ProUD, b: ProUD) -> bool:
+    return all(torch.equal(value, weights(b)[key]) for key, value in weights(a).items())
+
+
+def test_fitted_attributes(fitted: ProUD) -> None:
+    assert fitted.classes_.tolist() == list(CLASSES)
+    assert [record["stage"] for record in fitted.history_] == ["pretrain"] * 6 + ["main"] * 2
+    assert {"val_accuracy", "test_accuracy"} <= fitted.result_.keys()
+    first = fitted.pseudo_labels_["unlabeled 1"]
+    assert first["row"].tolist() == list(range(48))
+    assert first["label"].shape == first["uncertainty"].shape == (48,)
+    truth = toy_images(1, 12)[1]
+    assert (first["label"] == truth).mean() == pytest.approx(
+        (fitted.predict(toy_images(1, 12)[0]) == truth).mean(), abs=0.2
+    )
+
+
+def test_predict_and_score(fitted: ProUD, tmp_path: Path) -> None:
+    images, labels = toy_images(0, 5, seed=4)
+    probabilities = fitted.predict_proba(images)
+    assert probabilities.shape == (20, 4)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    found = fitted.predict(images)
+    assert found.tolist() == fitted.classes_[probabilities.argmax(1)].tolist()
+    assert fitted.score(images, labels) > 0.8
+    channels_first = torch.from_numpy(images).permute(0, 3, 1, 2)
+    assert fitted.predict(channels_first).tolist() == found.tolist()
+    for row, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{row:02d}.png")
+    assert fitted.predict(tmp_path).tolist() == found.tolist()
+    assert fitted.predict(str(tmp_path / "03.png")).tolist() == [found[3]]
+    assert fitted.predict([tmp_path / "03.png", tmp_path / "01.png"]).tolist() == [found[3], found[1]]
+
+
+def test_save_and_load(fitted: ProUD, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "mine")
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"model.json", "model.safetensors"}
+    loaded = proud.load(tmp_path / "mine", device="cpu")
+    images = toy_images(2, 2)[0]
+    np.testing.assert_array_equal(loaded.predict_proba(images), fitted.predict_proba(images))
+    assert loaded.predict(images).tolist() == fitted.predict(images).tolist()
+
+
+def test_the_constructor_only_stores() -> None:
+    model = ProUD(method="erm", epochs=3, alpha=0.25)
+    assert model.get_params()["epochs"] == 3
+    assert model.get_params()["alpha"] == 0.25
+    assert repr(model) == "ProUD(method='erm', epochs=3, alpha=0.25)"
+    assert model.set_params(epochs=4, alpha=1.0) is model
+    assert (model.get_params()["epochs"], model.get_params()["alpha"]) == (4, 1.0)
+    from sklearn.base import clone
+
+    assert clone(model).get_params() == model.get_params()
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_folders_arrays_and_the_command_agree(tmp_path: Path) -> None:
+    from proud.cli import run
+
+    root = write_folders(tmp_path / "data", {"central": 0, "north": 1, "south": 2}, per_class=3)
+    short = SHORT | {"epochs": 1, "pretrain_epochs": 1}
+    model = ProUD(**short, out=tmp_path / "python")
+    assert model.fit(labeled=root / "central", unlabeled=[str(root / "north"), root / "south"]) is model
+    assert list(model.pseudo_labels_) == ["north", "south"]
+    assert all(Path(path).is_file() for path in model.pseudo_labels_["north"]["path"])
+    assert (tmp_path / "python" / "run.json").is_file()
+    flags = (
+        "--size 16 --epochs 1 --batch-size 16 --lr 0.02 --pretrain-epochs 1 --weight-decay 0.0005 --device cpu --quiet"
+    )
+    where = ["--data", str(root), "--labeled", "central", "--out", str(tmp_path / "command")]
+    assert run(["train", *where, *flags.split()]) == 0
+    names = [tmp_path / name / "model.safetensors" for name in ("python", "command")]
+    assert names[0].read_bytes() == names[1].read_bytes()
+    again = ProUD(**short).fit(root / "central", [root / "north", root / "south"])
+    assert same(model, again)
+
+
+def test_domain_types_and_mixtures(tmp_path: Path) -> None:
+    root = write_folders(tmp_path, {"central": 0, "north": 1}, per_class=3)
+    short = SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}
+    images = torch.from_numpy(toy_images(2, 3)[0]).permute(0, 3, 1, 2).contiguous()
+    bare = UnlabeledDomain("bare", images, tuple(f"{row:03d}" for row in range(len(images))))
+    model = ProUD(**short).fit(root / "central", [root / "north", toy_images(3, 3)[0], bare], test=toy_images(4, 2))
+    assert model.classes_.tolist() == list(CLASSES)
+    model = ProUD(**short).fit(as_domain("site", *toy_images(0, 3)), bare)
+    assert model.classes_.tolist() == list(CLASSES)
+
+
+def test_whole_numbers_as_labels() -> None:
+    images, labels = toy_images(0, 3)
+    numbers = np.array([CLASSES.index(label) for label in labels])
+    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}).fit(
+        (images, numbers), [toy_images(1, 2)[0]]
+    )
+    assert model.classes_.tolist() == ["0", "1", "2", "3"]
+    assert 0 <= model.score(images, numbers) <= 1
+
+
+def test_resume_and_overwrite(tmp_path: Path) -> None:
+    data = {"labeled": toy_images(0, 2), "unlabeled": [toy_images(1, 2)[0]]}
+    short = SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"}
+    first = ProUD(**short).fit(**data)
+    with pytest.raises(UserError, match="holds a run already"):
+        ProUD(**short).fit(**data)
+    assert same(first, ProUD(**short, resume=True).fit(**data))
+    assert same(first, ProUD(**short, overwrite=True).fit(**data))
+
+
+def test_threads_are_left_as_they_were() -> None:
+    torch.set_num_threads(2)
+    try:
+        ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 0, "method": "erm"}).fit(
+            toy_images(0, 2), [toy_images(1, 1)[0]]
+        )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("labeled", "unlabeled", "settings", "message"),
+    [
+        (toy_images(0, 2), [], {}, "No unlabeled domain"),
+        (toy_images(0, 2), None, {}, "No unlabeled domain"),
+        (toy_images(0, 2)[0], [toy_images(1, 1)[0]], {}, "pair"),
+        ("nowhere", [toy_images(1, 1)[0]], {}, "There is no folder nowhere"),
+        ((toy_images(0, 2)[0], ["a"]), [toy_images(1, 1)[0]], {}, "8 images but 1 labels"),
+        ((toy_images(0, 2)[0] / 255, ["a"] * 8), [toy_images(1, 1)[0]], {}, "must be uint8"),
+        ((toy_images(0, 2)[0], ["a"] * 8), [toy_images(1, 1)[0]], {}, "only one class"),
+        (toy_images(0, 2), [toy_images(1, 1)[0]], {"pretrain_epoch": 3}, "Did you mean 'pretrain_epochs'"),
+        (toy_images(0, 2), [toy_images(1, 1)[0]], {"method": "prod"}, "Did you mean 'proud'"),
+        (toy_images(0, 2), [toy_images(1, 1)[0]], {"epochs": 0}, "at least 1"),
+    ],
+)
+def test_wrong_input(labeled: object, unlabeled: object, settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        ProUD(**{"device": "cpu", "size": SIDE} | settings).fit(labeled, unlabeled)
+
+
+def test_the_same_folder_twice(tmp_path: Path) -> None:
+    root = write_folders(tmp_path, {"central": 0}, per_class=1)
+    with pytest.raises(UserError, match="given twice"):
+        ProUD().fit(root / "central", [root / "central"])
+
+
+def test_predict_before_fit() -> None:
+    with pytest.raises(UserError, match="not fitted yet"):
+        ProUD().predict(toy_images(0, 1)[0])
