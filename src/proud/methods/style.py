@@ -101,7 +101,7 @@ def class_mmd(first: Tensor, second: Tensor, labels: Tensor, classes: int) -> Te
     of different classes count nothing, so that no shape depends on the labels.
     """
     samples, labels = torch.cat([first, second]), labels.repeat(2)
-    side = torch.where(torch.arange(len(samples), device=samples.device) < len(first), 1.0, -1.0)
+    side = torch.cat([torch.ones_like(first[:, 0]), -torch.ones_like(second[:, 0])])
     member = (labels[:, None] == torch.arange(classes, device=labels.device)).to(samples.dtype)  # [2N,K]
     count = member.sum(0)
     together = member @ member.T
