@@ -1,0 +1,16 @@
+"""The built-in data set at a glance, one row per domain, twice its size: the README's picture.
+
+python benchmarks/embedded_picture.py docs/images/embedded.png
+"""
+
+from __future__ import annotations
+
+import sys
+
+from PIL import Image
+
+from proud.data.embedded import contact_sheet
+
+if __name__ == "__main__":
+    sheet = contact_sheet()
+    sheet.resize((2 * sheet.width, 2 * sheet.height), Image.Resampling.NEAREST).save(sys.argv[1], optimize=True)

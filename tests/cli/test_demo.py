@@ -1,0 +1,42 @@
+"""The demo's course with hardly any training: both methods run, and the table says what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proud import cli, presets
+from proud.data import embedded
+from proud.errors import UserError
+
+
+@pytest.fixture
+def few_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(embedded, "PER_CLASS", 4)
+    embedded.load_embedded.cache_clear()
+    yield
+    embedded.load_embedded.cache_clear()
+
+
+@pytest.mark.usefixtures("few_images")
+def test_the_demo_compares_both_and_says_what_to_type_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hardly = presets.PRESETS["embedded"] | {"epochs": 1, "pretrain_epochs": 1, "batch_size": 16}
+    monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
+    out = tmp_path / "demo"
+    for _ in range(2):  # a demo replaces the one before it
+        assert cli.run(["demo", "--out", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
+        assert word in said, word
+    assert (out / "proud" / "model.json").is_file()
+    assert (out / "erm" / "model.json").is_file()
+
+
+def test_the_demo_touches_no_other_files(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("important")
+    with pytest.raises(UserError, match="holds other files"):
+        cli.run(["demo", "--out", str(tmp_path)])
