@@ -120,7 +120,7 @@ def main() -> None:
             random = Randomness(SEED, device)
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
-            key = f"{method.context.spec.neck} {method.config.pretrain_epochs} {method.config.schedule}"
+            key = f"{method.context.spec.neck} {method.config.pretrain_epochs} {method.config.schedule} {method.config.lr}"
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)

@@ -48,8 +48,8 @@ class ProUDConfig(MethodConfig):
     """mixed images and those for the merging loss share one forward pass (and its batch statistics)"""
     dapp_bn: Literal["running", "domain"] = "running"
     """batch-norm statistics for pseudo-labeling: the network's running ones, or the domain's own"""
-    pml_views: Literal["originals", "all"] = "originals"
-    """images in the merging loss: augmented originals, or their NoiseMix copies too"""
+    pml_views: Literal["originals", "either", "all"] = "originals"
+    """images in the merging loss: augmented originals, these or their NoiseMix copies by turns, or both"""
 
 
 class ProUD(Method):
@@ -154,6 +154,7 @@ class ProUD(Method):
             "match": Draw((batch,), sample_dim=0),
             "augment": Draw((2, batch, 9), sample_dim=1),
             "pairing": Draw((1,)),
+            "pml_view": Draw((1,)),
             "ratio": Draw((2, batch), sample_dim=1),
             "mixup_ratio": Draw((1,), "beta", parameter=self.config.mixup),
             "mixup_partner": Draw((2 * batch,), "permutation"),
@@ -168,15 +169,22 @@ class ProUD(Method):
             labels = self.labels[rows["unlabeled"]]
             originals, copies = self.matched_views(rows["unlabeled"], labels, draws)
             mixed = self.domain_mix(rows["unlabeled"], originals, copies, draws)
-            merging = originals if config.pml_views == "originals" else torch.cat([originals, copies])
+            merging = self.merging_views(originals, copies, draws)
         mixed_features, merging_features = self.features(mixed, merging)
         terms = {"ce": (1.0, self.mixup_loss(mixed_features, labels.repeat(2), draws))}
         if config.pml:
-            terms |= self.merging_terms(merging_features.float(), labels, self.uncertainty[rows["unlabeled"]])
-        total = sum(weight * value for weight, value in terms.values())
-        return {"loss": total} | {name: value for name, (_, value) in terms.items()}  # type: ignore[dict-item]
+            terms |= self.merging_terms(merging_features.float(), labels, rows["unlabeled"])
+        total = torch.stack([weight * value for weight, value in terms.values()]).sum()
+        return {"loss": total} | {name: value for name, (_, value) in terms.items()}
 
-    def merging_terms(self, features: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[str, tuple[float, Tensor]]:
+    def merging_views(self, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
+        if self.config.pml_views == "all":
+            return torch.cat([originals, copies])
+        if self.config.pml_views == "either":
+            return torch.where(draws["pml_view"] < 0.5, originals, copies)
+        return originals
+
+    def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
         """Weights and values of the losses on unmixed images: labeled ones, then unlabeled ones, then copies of both."""
         repeated = labels.repeat(len(features) // len(labels))
         return {"pml": (self.config.alpha, ops.prototype_merging_loss(features, repeated, self.merged))}

@@ -10,16 +10,22 @@ from proud.methods.ema import EMAMethod
 from proud.methods.proud import ProUD, ProUDConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from torch import Tensor
 
     from proud.methods.context import Context
+    from proud.methods.proud import Chunk
     from proud.models import Net
+    from proud.randomness import Randomness
 
 
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
-    neck: bool = True
-    """batch-normalise the features, so that they have no common mean and angles between them tell more"""
+    center: bool = True
+    """take each domain's mean off its unit features before angles are measured: in DaPP and in the merging loss"""
+    neck: bool = False
+    """batch-normalise the features, in the classifier too"""
     ema_decay: float = 0.99
     """decay of the moving average of the weights, which pseudo-labels, is evaluated and saved; 0 turns it off"""
     labeled_weight: float = 1.0
@@ -34,18 +40,57 @@ class ProUDPlus(ProUD, EMAMethod):
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, replace(context, spec=replace(context.spec, neck=config.neck)))
+        rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
+        self.centers = torch.zeros(domains, self.net.num_features, device=context.device)
+        self.domain_of = torch.zeros(rows, dtype=torch.int64, device=context.device)
 
     def labeler(self) -> Net:
         return self.average
 
-    def merging_terms(self, features: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[str, tuple[float, Tensor]]:
+    # ---- centred features: a domain's own mean says nothing about classes
+
+    def labeled_prototypes(self, random: Randomness) -> tuple[Tensor, Tensor]:
+        prototypes, present = super().labeled_prototypes(random)
+        if not self.config.center:
+            return prototypes, present
+        # the mean of centred features under a label is the label's prototype minus the mean, up to their lengths
+        share = self.index.count / self.index.count.sum()
+        self.centers[0] = (share[:, None] * prototypes).sum(0)
+        return torch.nn.functional.normalize(prototypes - self.centers[0], dim=1), present
+
+    def feature_chunks(self, purpose: str, start: int, size: int, random: Randomness) -> Callable[[], Iterable[Chunk]]:
+        chunks = super().feature_chunks(purpose, start, size, random)
+        if not self.config.center:
+            return chunks
+        domain = 1 + self.context.unlabeled.starts.index(start)
+        self.centers[domain] = sum(features.sum((0, 1)) for features, _ in chunks()) / (size * self.config.views)
+        self.domain_of[start : start + size] = domain
+
+        def centred() -> Iterable[Chunk]:
+            for features, probs in chunks():
+                yield torch.nn.functional.normalize(features - self.centers[domain], dim=-1), probs
+
+        return centred
+
+    def centred(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Training features, laid out as in `merging_terms`, without the means of their domains."""
+        if not self.config.center:
+            return features
+        domains = torch.cat([torch.zeros_like(rows), self.domain_of[rows]]).repeat(len(features) // (2 * len(rows)))
+        return torch.nn.functional.normalize(features, dim=1) - self.centers[domains]
+
+    # ---- the merging loss trusts certain pseudo-labels more, and labeled images are learned as they are
+
+    def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
         config, batch = self.config, len(labels)
         repeats = len(features) // batch
-        certainty = 2 * ops.certainty_ratio(uncertainty, config.tau_ratio)  # 0 to 1; labeled images are certain
+        certainty = 2 * ops.certainty_ratio(self.uncertainty[rows], config.tau_ratio)  # 0 to 1
         weights = (
             torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats // 2) if config.weighted_pml else None
         )
-        pml = ops.prototype_merging_loss(features, labels.repeat(repeats), self.merged, weights=weights)
-        labeled = torch.cat([part for part in features.split(batch)[::2]])
+        pml = ops.prototype_merging_loss(
+            self.centred(features, rows), labels.repeat(repeats), self.merged, weights=weights
+        )
+        labeled = torch.cat(features.split(batch)[::2])
         cross_entropy = torch.nn.functional.cross_entropy(self.net.head(labeled), labels.repeat(repeats // 2))
         return {"pml": (config.alpha, pml), "labeled": (config.labeled_weight, cross_entropy)}

@@ -69,8 +69,8 @@ def noise_mix_draw(
 def dilated_kernel(weights: Tensor, kernel_size: Tensor, dilation: Tensor, max_dilation: int = 2) -> Tensor:
     """The k x k corner of the weights in U(-b, b), b = 1/sqrt(3 k^2), spread by the dilation in a frame of zeros.
 
-    [...,C,C,m,m], [...], [...] -> [...,C,C,M,M], M = max_dilation (m - 1) + 1. Placed so that `same_convolution` with it is
-    the dilated convolution with padding 'same', which pads even kernels by one more at the end.
+    [...,C,C,m,m], [...], [...] -> [...,C,C,M,M], M = max_dilation (m - 1) + 1. Placed so that `same_convolution` with
+    it is the dilated convolution with padding 'same', which pads even kernels by one more at the end.
     """
     channels, side = weights.shape[-3], weights.shape[-1]
     frame = max_dilation * (side - 1) + 1

@@ -40,6 +40,7 @@ class FastEpochs:
         self.method = method
         self.compile_losses = compile_losses
         self.captured: dict[str, CapturedStage | None] = {}
+        torch._dynamo.reset()  # an earlier run's code is of no use, and only so many versions are kept
         for name in method.ALSO_COMPILED if compile_losses else ():
             setattr(method, name, torch.compile(getattr(method, name), dynamic=False))
 
@@ -52,7 +53,7 @@ class FastEpochs:
         after_step: Callable[[int], None],
     ) -> dict[str, Tensor]:
         if stage.name not in self.captured:
-            self.captured[stage.name] = self._try_to_capture(stage, rows, random)
+            self.captured = {stage.name: self._try_to_capture(stage, rows, random)}  # a finished stage's graph goes
         step = self.captured[stage.name]
         if step is None:
             return plain_epoch(method, stage, rows, random, after_step)
@@ -95,7 +96,7 @@ class FastEpochs:
             return self._record(stage, wanted, raw, tables, counter)
         finally:
             method.losses = before  # type: ignore[method-assign]
-            _restore(method, saved)
+            restore(method, saved)
 
     def _record(
         self, stage: Stage, wanted: dict, raw: tuple[Tensor, Tensor], tables: dict[str, Tensor], counter: Tensor
@@ -123,7 +124,7 @@ class FastEpochs:
         return CapturedStage(graph, tables, raw, counter, losses)
 
 
-def _restore(method: Method, saved: dict[str, Tensor]) -> None:
+def restore(method: Method, saved: dict[str, Tensor]) -> None:
     """Undo the warm-up in place. State that did not exist before starts from zero, as a first step would leave it."""
     with torch.no_grad():
         for name, tensor in method.state_dict().items():
