@@ -27,8 +27,10 @@ def test_the_demo_compares_both_and_says_what_to_type_next(
     hardly = presets.PRESETS["embedded"] | {"epochs": 1, "pretrain_epochs": 1, "batch_size": 16}
     monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
     out = tmp_path / "demo"
-    for _ in range(2):  # a demo replaces the one before it
-        assert cli.run(["demo", "--out", str(out)]) == 0
+    for method in ("erm", "proud"):  # a demo replaces the one before it
+        (out / method).mkdir(parents=True)
+        (out / method / "run.json").write_text("{}")
+    assert cli.run(["demo", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
         assert word in said, word

@@ -60,7 +60,7 @@ def build(name: str, task: Task, folder: Path, **settings: Any) -> Loop:
 @every_method
 def test_same_seed_same_weights_killed_or_not(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-    task = toy_task(per_class=4)
+    task = toy_task(per_class=3)
     steps = []
     records = run(name, tmp_path / "a", task, watch=steps.append)
     again = run(name, tmp_path / "b", task)
@@ -111,7 +111,7 @@ def test_moving_hidden_files_between_class_folders_changes_no_weight(name: str, 
 
 @every_method
 def test_no_hidden_label_is_within_reach(name: str, tmp_path: Path) -> None:
-    task = toy_task(per_class=5)
+    task = toy_task(per_class=3)
     # labels that no method could guess, so that finding them means having been told
     generator = torch.Generator().manual_seed(1)
     audits = {
