@@ -1,6 +1,6 @@
 """Look before searching: variants of ProUD on the development cells, with what happens inside.
 
-Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --variants FILE.json --epochs 100 --out F.jsonl
+Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --variants F.json --epochs 100 --out F.jsonl
 
 Test accuracy and audited pseudo-label accuracy may guide choices on four development cells alone, so no other cell is
 accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}.
@@ -120,7 +120,8 @@ def main() -> None:
             random = Randomness(SEED, device)
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
-            key = f"{method.context.spec.neck} {method.config.pretrain_epochs} {method.config.schedule} {method.config.lr}"
+            config = method.config
+            key = f"{method.context.spec.neck} {config.pretrain_epochs} {config.schedule} {config.lr}"
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)

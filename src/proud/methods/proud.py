@@ -117,8 +117,9 @@ class ProUD(Method):
         row_bytes = 4 * (self.net.num_features + self.context.classes)
         if size * self.config.views * row_bytes > KEEP_FEATURES_BYTES:
             return compute
-        kept = list(compute())
-        return lambda: kept
+        features, probs = zip(*compute(), strict=True)
+        whole = (torch.cat(features, 1), torch.cat(probs, 1))
+        return lambda: [whole]
 
     def views_of(self, images: Tensor, purpose: str, random: Randomness) -> Chunk:
         """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views, in one forward pass."""

@@ -55,7 +55,9 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree this package runs from, if it is one."""
+    """The commit of the source tree this package runs from, if it is one; a copy without git is told by PROUD_COMMIT."""
+    if told := os.environ.get("PROUD_COMMIT"):
+        return told
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     here = Path(__file__).resolve().parent
     try:
