@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("proud.cli:evaluate_command", "measure a trained model on a labeled domain"),
     "predict": ("proud.cli:predict_command", "classify images with a trained model"),
     "bench": ("proud.cli:bench_command", "run a whole table: combinations of domains × seeds × methods"),
+    "speed": ("proud.cli:speed_command", "measure how fast training is on this machine"),
     "data": ("proud.cli:data_command", "look at a data set before training: proud data check pacs --root DIR"),
 }
 
@@ -257,6 +258,12 @@ def data_command(argv: list[str]) -> int:
     from proud import console
 
     return console.check_data(arguments.name, arguments.root)
+
+
+def speed_command(argv: list[str]) -> int:
+    from proud.speed_cli import DESCRIPTION, SpeedArguments, speed
+
+    return speed(parse(SpeedArguments, argv, "speed", DESCRIPTION))
 
 
 def bench_command(argv: list[str]) -> int:

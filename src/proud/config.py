@@ -104,6 +104,10 @@ def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return lines
 
 
+LEAST = dict.fromkeys(("epochs", "batch_size", "views", "rounds", "pseudo_domains", "feature_steps"), 1)
+LEAST |= dict.fromkeys(("pretrain_epochs", "weight_decay", "alpha", "ema_decay", "labeled_weight"), 0)
+
+
 def check(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
     """Settings that can be refused before any image is read."""
     if not run.labeled:
@@ -118,11 +122,8 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
         at_least(1, eval_every=options.eval_every)
     for field in fields(method):
         value = getattr(method, field.name)
-        low = {"epochs": 1, "batch_size": 1, "pretrain_epochs": 0, "views": 1, "weight_decay": 0, "alpha": 0}.get(
-            field.name
-        )
-        if low is not None:
-            at_least(low, **{field.name: value})
+        if field.name in LEAST:
+            at_least(LEAST[field.name], **{field.name: value})
         if field.name.startswith(("tau_", "lr", "mixup")) and not isinstance(value, bool) and not 0 < value < math.inf:
             raise UserError(f"{flag(field.name)} must be positive, got {value}.")
 

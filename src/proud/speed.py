@@ -121,7 +121,7 @@ def step_milliseconds(method: Method, epoch: Callable[..., Any], steps: int, rep
     return 1000 / steps * median(seconds_of(work, device) for _ in range(repeats))
 
 
-def dapp_milliseconds(method: Method, repeats: int) -> float:
+def epoch_begin_milliseconds(method: Method, repeats: int) -> float:
     """What an epoch begins with: pseudo-labels of all unlabeled domains, and the labeled one's prototypes."""
     random = Randomness(2022, method.context.device)
     stage, _ = begin(method, -1, 0, random)
@@ -130,9 +130,8 @@ def dapp_milliseconds(method: Method, repeats: int) -> float:
     return 1000 * median(times)
 
 
-def labeled_milliseconds(method: Method, repeats: int) -> float:
+def labeled_milliseconds(method: ProUD, repeats: int) -> float:
     """The labeled domain's part of it."""
-    assert isinstance(method, ProUD)
     random = Randomness(2022, method.context.device)
 
     def work() -> None:
@@ -156,13 +155,17 @@ def matmul_peak(device: torch.device, precision: str) -> float:
     return 2 * side**3 * repeats / seconds
 
 
-def step_flops(method: Method) -> int:
+def step_cost(method: Method) -> tuple[int, int]:
+    """FLOP of a step, and the images that pass through the method's network in it."""
+    images: list[int] = []
+    hook = method.net.backbone.register_forward_pre_hook(lambda _, inputs: images.append(len(inputs[0])))
     random = Randomness(2022, method.context.device)
     stage, rows = begin(method, -1, 0, random)
     batch = {name: table[0] for name, table in rows.items()}
     with FlopCounterMode(display=False) as counter:
         method.step(stage, batch, random.draws(method.draws(stage)))
-    return counter.get_total_flops()
+    hook.remove()
+    return counter.get_total_flops(), sum(images)
 
 
 def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[str, float]:
@@ -243,10 +246,12 @@ def scaling(data: str, name: str, device: torch.device, precision: Any) -> list[
         shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
         task = made_up_task(shape)
         method = build(shape, data, name, task, device, precision)
-        dapp = dapp_milliseconds(method, 3)
+        begin_ms = epoch_begin_milliseconds(method, 3)
         epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch
         step = step_milliseconds(method, epoch, method.stages()[-1].steps, 2)
-        found.append({"domains": domains, "dapp_ms": dapp, "step_ms": step, "steps": method.stages()[-1].steps})
+        found.append(
+            {"domains": domains, "epoch_begin_ms": begin_ms, "step_ms": step, "steps": method.stages()[-1].steps}
+        )
     return found
 
 
@@ -264,16 +269,18 @@ def measure(data: str, name: str, device: torch.device, seconds: float, full: bo
         "precision": precision,
         "batch_size": method.config.batch_size,
     }
-    peak, flops = matmul_peak(device, precision), step_flops(method)
-    result |= {"matmul_peak_tflops": peak / 1e12, "step_gflop": flops / 1e9}
+    peak, (flops, images) = matmul_peak(device, precision), step_cost(method)
+    result |= {"matmul_peak_tflops": peak / 1e12, "step_gflop": flops / 1e9, "images_per_step": images}
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     for label in ("plain", "fast") if cuda else ("plain",):
         epoch = FastEpochs(method) if label == "fast" else plain_epoch  # compiles the method's functions too
-        dapp, ms = dapp_milliseconds(method, repeats), step_milliseconds(method, epoch, steps, repeats)
-        images = 4 * method.config.batch_size
-        result[label] = {"step_ms": ms, "images_per_s": 1000 * images / ms, "share_of_peak": flops / (ms / 1000) / peak}
-        result[label] |= {"epoch_begin_ms": dapp, "dapp_ms": dapp - labeled_milliseconds(method, repeats)}
+        begin_ms, ms = epoch_begin_milliseconds(method, repeats), step_milliseconds(method, epoch, steps, repeats)
+        share = flops / (ms / 1000) / peak
+        result[label] = {"step_ms": ms, "images_per_s": 1000 * images / ms, "share_of_peak": share}
+        result[label]["epoch_begin_ms"] = begin_ms
+        if isinstance(method, ProUD):
+            result[label]["dapp_ms"] = begin_ms - labeled_milliseconds(method, repeats)
     if cuda:
         result["ratio"] = result["plain"]["step_ms"] / result["fast"]["step_ms"]
         result["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30

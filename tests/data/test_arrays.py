@@ -58,6 +58,8 @@ def test_grey_images_and_string_labels() -> None:
     task = task_of((grey, names), [grey.transpose(0, 3, 1, 2)])
     assert task.training.classes == ("cat", "dog")
     assert torch.equal(task.training.labeled.images[:, 0], task.training.labeled.images[:, 2])
+    flat = task_of((grey[..., 0], LABELS), [grey[..., 0]])
+    assert torch.equal(flat.training.labeled.images, task.training.labeled.images)
     assert task_of((grey, np.array(names)), [grey]).training.classes == ("cat", "dog")
     assert task_of((grey, np.array(names, dtype=object)), [grey]).training.classes == ("cat", "dog")
 
@@ -84,7 +86,7 @@ def test_domain_types_pass_through() -> None:
     ("labeled", "unlabeled", "message"),
     [
         ((batch(0) / 255, LABELS), [batch(1)], "'labeled' are float64; they must be uint8"),
-        ((batch(0)[..., 0], LABELS), [batch(1)], r"shape \[20, 12, 12\]"),
+        ((batch(0)[..., 0, 0], LABELS), [batch(1)], r"shape \[20, 12\]"),
         ((batch(0), LABELS[:-1]), [batch(1)], "20 images but 19 labels"),
         ((batch(0), [0.5] * 20), [batch(1)], "whole numbers or strings"),
         ((batch(0), [0] * 20), [batch(1)], "only one class"),

@@ -49,7 +49,7 @@ def assemble_arrays(
         elif isinstance(item, LabeledDomain):
             domains.append(_labeled_domain(item.name, item))
         else:
-            images = _channels_last(f"unlabeled {number}", item)
+            images = channels_last(f"unlabeled {number}", item)
             domains.append(array_domain(f"unlabeled {number}", images, [None] * len(images)))
         order.append(item.name if isinstance(item, UnlabeledDomain) else domains[-1].name)
     if test is not None:
@@ -89,35 +89,37 @@ def _at_side(domain: UnlabeledDomain, side: int) -> UnlabeledDomain:
         raise UserError(f"The domain {domain.name!r} has no images")
     if domain.images.shape[-1] == side:
         return domain
-    images, _, _ = decode_all(list(_channels_last(domain.name, domain.images)), side)
+    images, _, _ = decode_all(list(channels_last(domain.name, domain.images)), side)
     return replace(domain, images=images)
 
 
 def _labeled_domain(default_name: str, given: tuple[Images, Labels] | LabeledDomain) -> DomainFiles:
     if isinstance(given, LabeledDomain):
         names: list[str | None] = [given.classes[number] if number >= 0 else None for number in given.labels.tolist()]
-        return array_domain(given.name, _channels_last(given.name, given.images), names)
+        return array_domain(given.name, channels_last(given.name, given.images), names)
     if not isinstance(given, tuple) or len(given) != 2:
         raise UserError(f"The {default_name} data must be a pair (images, labels)")
-    images = _channels_last(default_name, given[0])
+    images = channels_last(default_name, given[0])
     labels = _label_names(default_name, given[1])
     if len(labels) != len(images):
         raise UserError(f"The {default_name} data has {len(images)} images but {len(labels)} labels")
     return array_domain(default_name, images, labels)
 
 
-def _channels_last(name: str, images: Images) -> np.ndarray:
+def channels_last(name: str, images: Images) -> np.ndarray:
     """A view [N,H,W,1 or 3] of the same memory."""
     pixels = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
     if pixels.dtype != np.uint8:
         raise UserError(f"The images of {name!r} are {pixels.dtype}; they must be uint8 (0 to 255)")
+    if pixels.ndim == 3 and pixels.shape[2] not in (1, 3):  # grey images without a channel dimension
+        return pixels[..., None]
     if pixels.ndim == 4 and pixels.shape[3] in (1, 3):
         return pixels
     if pixels.ndim == 4 and pixels.shape[1] in (1, 3):
         return pixels.transpose(0, 2, 3, 1)
     raise UserError(
         f"The images of {name!r} have the shape {list(pixels.shape)}; "
-        "expected [N,H,W,C] or [N,C,H,W] with 1 or 3 channels"
+        "expected [N,H,W] or, with 1 or 3 channels, [N,H,W,C] or [N,C,H,W]"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proud.data.arrays import _channels_last as channels_last
+from proud.data.arrays import channels_last
 from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
 from proud.data.walk import Walk
 from proud.errors import UserError

@@ -31,7 +31,6 @@ class FixMatch(EMAMethod):
     config: FixMatchConfig
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.ops.randaugment import RAND_AUGMENT_UNIFORMS
         from proud.randomness import Draw
 
         if stage.name == "pretrain":
@@ -39,7 +38,7 @@ class FixMatch(EMAMethod):
         batch = self.config.batch_size
         wanted = {
             "augment": Draw((3, batch, 9), sample_dim=1),
-            "strong": Draw((batch, RAND_AUGMENT_UNIFORMS), sample_dim=0),
+            "strong": Draw((batch, ops.RAND_AUGMENT_UNIFORMS), sample_dim=0),
         }
         return wanted | self.noise_draws(2) if self.config.noisemix else wanted
 
@@ -65,11 +64,10 @@ class FixMatch(EMAMethod):
 
     def unlabeled_views(self, images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
         """α(u) and A(u), normalised: translated and flipped; and that (drawn anew) under RandAugment and Cutout."""
-        from proud.ops.randaugment import rand_augment
 
         context = self.context
         weak, strong = (self.shifted(images, uniform) for uniform in draws["augment"][1:])
-        strong = rand_augment(strong, draws["strong"])
+        strong = ops.rand_augment(strong, draws["strong"])
         return ops.normalize(weak, context.mean, context.std), ops.normalize(strong, context.mean, context.std)
 
     def shifted(self, images: Tensor, uniform: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MeanTeacherConfig(EMAConfig):
     ema_decay_rampup: float = 0.99
     """decay of the teacher while the consistency weight still rises"""
-    consistency: float = 100.0
+    consistency: float = 10.0
     """final weight of the consistency loss"""
     rampup_epochs: int = 5
     """epochs of the main phase over which that weight rises"""

@@ -186,7 +186,7 @@ class ProUD(Method):
         return originals
 
     def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
-        """Weights and values of the losses on unmixed images: labeled ones, then unlabeled ones, then copies of both."""
+        """Weights and values of the losses on unmixed images: labeled ones, unlabeled ones, then copies of both."""
         repeated = labels.repeat(len(features) // len(labels))
         return {"pml": (self.config.alpha, ops.prototype_merging_loss(features, repeated, self.merged))}
 

@@ -36,8 +36,11 @@ from proud.ops.prototypes import (
     soft_prototypes,
     uncertainty,
 )
+from proud.ops.randaugment import RAND_AUGMENT_OPS, RAND_AUGMENT_UNIFORMS, rand_augment
 
 __all__ = [
+    "RAND_AUGMENT_OPS",
+    "RAND_AUGMENT_UNIFORMS",
     "AugmentDraw",
     "ClassIndex",
     "NoiseMixDraw",
@@ -67,6 +70,7 @@ __all__ = [
     "noise_mix_draw",
     "normalize",
     "prototype_merging_loss",
+    "rand_augment",
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",

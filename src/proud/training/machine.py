@@ -55,7 +55,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree this package runs from, if it is one; a copy without git is told by PROUD_COMMIT."""
+    """The commit of the source tree this package runs from; a copy without git is told it by PROUD_COMMIT."""
     if told := os.environ.get("PROUD_COMMIT"):
         return told
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]

@@ -122,8 +122,9 @@ def choose_epoch(method: Method, options: Options, device: torch.device) -> Call
 def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Scores of a run: means over the last five epochs, pseudo-label accuracies at the start and the end."""
     result: dict[str, Any] = {"epochs": len(records)}
+    last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
     for name in ("val_accuracy", "test_accuracy"):
-        values = [record[name] for record in records[-LAST_EPOCHS:] if name in record]
+        values = [record[name] for record in last if name in record]
         if values:
             result[name] = fmean(values)
     labeled = [record["domains"] for record in records if "domains" in record]

@@ -1,0 +1,47 @@
+"""The example of docs/methods.md is run as it stands there: a new method takes one file and one line."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from proud.cli import train_arguments
+from proud.config import Options
+from proud.methods import METHODS
+from proud.training.run import train
+from toy import toy_run, toy_settings, toy_task
+
+PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+
+
+@pytest.fixture
+def ninth(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page's file, imported under its name, and the page's line in the table."""
+    text = PAGE.read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(# src/proud/methods/entropy\.py\n.*?)```", text, re.DOTALL)
+    (line,) = re.findall(r'^    ("entropy": \(.*\)),$', text, re.MULTILINE)
+    assert len(source.splitlines()) <= 45
+    module = ModuleType("proud.methods.entropy")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(source, "docs/methods.md", "exec"), module.__dict__)
+    for name, entry in eval("{" + line + "}").items():
+        monkeypatch.setitem(METHODS, name, entry)
+    return "entropy"
+
+
+def test_the_example_trains_and_learns(ninth: str, tmp_path: Path) -> None:
+    task = toy_task()
+    options = Options(out=str(tmp_path / "run"), threads=1, quiet=True, device="cpu")
+    settings = toy_settings(ninth, pretrain_epochs=6, epochs=5, lr=0.01, batch_size=16)
+    result = train(toy_run(ninth, task), settings, options, task=task)
+    assert result["test_accuracy"] > 0.95
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+def test_the_example_has_flags(ninth: str) -> None:
+    _, settings, _ = train_arguments(["--method", ninth, "--labeled", "pen", "--entropy-weight", "0.5"])
+    assert settings.entropy_weight == 0.5
