@@ -14,7 +14,9 @@ from proud.ops import PseudoLabels
 
 
 @torch.no_grad()
-def forward_all(net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str) -> tuple[Tensor, Tensor]:
+def forward_all(
+    net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str
+) -> tuple[Tensor, Tensor]:
     """Features and logits (float32, on the device) of stored uint8 images, in evaluation view and mode."""
     chunk = 1024 if spec.size <= 64 else 128
     was_training = net.training
