@@ -1,0 +1,108 @@
+"""Fill the tables of README and docs from results files: `python benchmarks/docs_tables.py [--check]`.
+
+A block between `<!-- table: NAME -->` and `<!-- end -->` is written anew by the function of that name; no number in it
+is typed by hand. With --check nothing is written, and a block that is out of date ends in an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def read(name: str) -> Any:
+    path = RESULTS / name
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def source(name: str, result: dict[str, Any]) -> str:
+    return f"\n`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
+
+
+def mark(value: float, bar: float, stretch: float | None) -> str:
+    return "stretch met" if stretch is not None and value <= stretch else "met" if value <= bar else "**missed**"
+
+
+def speed() -> str:
+    """The speed bars, and what was measured."""
+    digits, pacs = read("speed-digits.json"), read("speed-pacs.json")
+    wanted: list[tuple[str, float, str, float, float | None]] = [
+        ("Digits-DG, a whole step, 512 images", digits["fast"]["step_ms"], "ms", 1.0, 0.6),
+        ("the plain loop, same step", digits["plain"]["step_ms"], "ms", 6.0, None),
+        ("Digits-DG, DaPP, 9,600 images × 3 views", digits["fast"]["dapp_ms"], "ms", 15.0, 6.0),
+        ("the Digits-DG table, 36 runs × 800 epochs", digits["table_minutes"], "min", 60.0, 25.0),
+        ("PACS, a whole step, 512 images of 224 px", pacs["fast"]["step_ms"], "ms", 36.0, 28.0),
+        ("PACS, DaPP, 3,947 images × 3 views", pacs["fast"]["dapp_ms"], "ms", 400.0, 250.0),
+    ]
+    rows = [
+        [
+            name,
+            f"{value:.2f} {unit}",
+            f"≤ {bar:g} {unit}",
+            "–" if stretch is None else f"≤ {stretch:g} {unit}",
+            mark(value, bar, stretch),
+        ]
+        for name, value, unit, bar, stretch in wanted
+    ]
+    ratio = f"\nFast against plain in one run: {digits['ratio']:.1f} times on Digits-DG, {pacs['ratio']:.2f} on PACS.\n"
+    header = ["measure", "measured", "bar", "stretch", ""]
+    return table(header, rows) + ratio + source("speed-digits.json", digits) + source("speed-pacs.json", pacs)
+
+
+def explore_digits() -> str:
+    """Variants on the development cells of Digits-DG: test accuracy over the main phase."""
+    rows = []
+    for run in read("explore/digits-dg.jsonl"):
+        variant = run["variant"]
+        settings = ", ".join(f"{key} {value}" for key, value in variant.items() if key not in ("name", "method"))
+        trail = " → ".join(f"{point['test_accuracy']:.1f} ({point['epoch']})" for point in run["trail"])
+        last = run["trail"][-1]
+        labels = ", ".join(
+            f"{name} {domain['pseudo']:.0f} / {domain['classifier']:.0f}"
+            for name, domain in last.items()
+            if isinstance(domain, dict) and "pseudo" in domain
+        )
+        rows.append([run["cell"], variant["method"], settings or "–", trail, labels])
+    header = ["cell", "method", "settings", "test accuracy (epoch)", "pseudo-labels / classifier at the end, %"]
+    return (
+        table(header, rows)
+        + "\n`benchmarks/results/explore/digits-dg.jsonl`, made by `benchmarks/explore.py`; seed 7.\n"
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {"speed": speed, "explore-digits": explore_digits}
+
+
+def fill(text: str) -> str:
+    return BLOCK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def main() -> None:
+    stale = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        before = path.read_text(encoding="utf-8")
+        after = fill(before)
+        if before != after:
+            stale.append(str(path.relative_to(ROOT)))
+            if "--check" not in sys.argv:
+                path.write_text(after, encoding="utf-8")
+    print("out of date:" if "--check" in sys.argv else "written:", ", ".join(stale) or "nothing")
+    sys.exit(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    main()
