@@ -15,6 +15,7 @@ from proud.evaluation import Evaluator, forward_all
 from proud.methods.base import Method
 from proud.randomness import Randomness
 from proud.training.files import replacing, write_tensors
+from proud.training.gallery import certain_images, pair_origins
 
 if TYPE_CHECKING:
     from proud.methods.context import Context
@@ -54,6 +55,12 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
     with torch.no_grad():
         for key, value in method.snapshot(random).items():
             tensors[f"method/{key}"] = _thumbnails(value) if value.ndim == 4 else value
+    if "method/pairs/rows" in tensors:
+        origins = pair_origins(method, task, tensors["method/pairs/rows"])
+        tensors |= {f"method/pairs/{key}": value for key, value in origins.items()}
+    if path.stem == MOMENTS[-1]:
+        for key, value in certain_images(method, task, tensors, PAIR_SIDE).items():
+            tensors[key] = _thumbnails(value) if value.ndim == 4 else value
     for key, value in tensors.items():
         tensors[key] = value.half() if value.dtype == torch.float32 and value.ndim > 1 else value
     with replacing(path) as part:
