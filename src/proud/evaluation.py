@@ -62,12 +62,17 @@ class Evaluator:
     def scores(self, net: Net) -> dict[str, float]:
         return {f"{name}_accuracy": accuracy(logits, labels) for name, (logits, labels) in self.logits(net).items()}
 
-    def audit(self, name: str, found: PseudoLabels) -> dict[str, Any]:
-        """Accuracy of a domain's pseudo-labels on the images whose true label happens to be known."""
+    def audit(self, name: str, found: PseudoLabels, stated: Tensor | None = None) -> dict[str, Any]:
+        """Accuracy of a domain's pseudo-labels on the images whose true label happens to be known.
+
+        Labels that the user stated ([N], -1 elsewhere) are no pseudo-labels and do not count.
+        """
         truth = self._audits.get(name)
         if truth is None or len(truth) != len(found.labels):
             return {}
         known = truth >= 0
+        if stated is not None:
+            known &= stated.to(known.device) < 0
         if not bool(known.any()):
             return {}
         return {"accuracy": (found.labels == truth)[known].float().mean().item()}

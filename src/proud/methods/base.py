@@ -59,6 +59,9 @@ class Method:
     ALSO_COMPILED: ClassVar[tuple[str, ...]] = ()
     """names of methods of pure tensor work outside `losses`, which the fast loop compiles too"""
 
+    USES_KNOWN: ClassVar[bool] = False
+    """whether labels that the user adds to unlabeled images (`proud train --labels`) have an effect"""
+
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context
@@ -100,6 +103,11 @@ class Method:
 
     def snapshot(self, random: Randomness) -> dict[str, Tensor]:
         """What a report shows of this moment: named tensors, a few megabytes at most."""
+        return {}
+
+    def prototypes(self, random: Randomness) -> dict[str, Tensor]:
+        """Prototypes of the trained network, where the method has such: `merged` [K,d], `center` [d], and
+        `site/NAME` [K,d] with `present/NAME` [K] of each domain. Called once, after the last epoch."""
         return {}
 
     # ---- saving

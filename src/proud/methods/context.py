@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proud.data.domain import TrainingData
+from proud.data.domain import UNKNOWN, TrainingData
 from proud.models import ModelSpec, Net, build_net
 
 
@@ -54,6 +54,7 @@ class Context:
     precision: Literal["fp32", "bf16"]
     weights: str
     seed: int
+    known: Tensor | None = None  # [unlabeled rows]: labels that the user added, -1 elsewhere; None without any
 
     @property
     def size(self) -> int:
@@ -107,4 +108,14 @@ def make_context(
         precision=precision,
         weights=weights,
         seed=seed,
+        known=_known_labels(data, device),
     )
+
+
+def _known_labels(data: TrainingData, device: torch.device) -> Tensor | None:
+    if all(domain.known is None for domain in data.unlabeled):
+        return None
+    parts = [
+        torch.full((len(domain),), UNKNOWN) if domain.known is None else domain.known for domain in data.unlabeled
+    ]
+    return torch.cat(parts).to(device)

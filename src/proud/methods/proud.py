@@ -56,6 +56,7 @@ class ProUD(Method):
     Config = ProUDConfig
     config: ProUDConfig
     ALSO_COMPILED = ("encode",)
+    USES_KNOWN = True
 
     def __init__(self, config: ProUDConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -85,10 +86,13 @@ class ProUD(Method):
     def pseudo_label(self, random: Randomness) -> None:
         context = self.context
         domains = [self.labeled_prototypes(random)]
+        self._labeled_prototypes = domains[0]
         for t, name in enumerate(context.unlabeled_names):
             start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
             found = ops.dapp_streamed(
-                self.feature_chunks(f"dapp-{t}", start, size, random), self.config.tau_uncertainty
+                self.feature_chunks(f"dapp-{t}", start, size, random),
+                self.config.tau_uncertainty,
+                known=None if context.known is None else context.known[start : start + size],
             )
             self._domains[name] = found
             self.labels[start : start + size] = found.labels
@@ -235,6 +239,19 @@ class ProUD(Method):
 
     def pseudo_labels(self) -> dict[str, PseudoLabels]:
         return self._domains
+
+    def prototypes(self, random: Randomness) -> dict[str, Tensor]:
+        with torch.no_grad():
+            self.pseudo_label(random)
+        labeled, present = self._labeled_prototypes
+        found = {"merged": self.merged, "center": self.center(), "labeled": labeled, "labeled_present": present}
+        for name, domain in self._domains.items():
+            found |= {f"site/{name}": domain.prototypes, f"present/{name}": domain.present}
+        return found
+
+    def center(self) -> Tensor:
+        """What to take off a new image's unit features before its angles to the merged prototypes are measured."""
+        return self.merged.new_zeros(self.merged.shape[1])
 
     def snapshot(self, random: Randomness) -> dict[str, Tensor]:
         """Prototypes of all domains, and 32 training pairs as the main phase would mix them now."""

@@ -72,6 +72,10 @@ class ProUDPlus(ProUD, EMAMethod):
 
         return centred
 
+    def center(self) -> Tensor:
+        """The mean over all domains: that of an unseen one is not known."""
+        return self.centers.mean(0)
+
     def centred(self, features: Tensor, rows: Tensor) -> Tensor:
         """Training features, laid out as in `merging_terms`, without the means of their domains."""
         if not self.config.center:

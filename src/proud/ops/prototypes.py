@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +26,7 @@ class PseudoLabels:
     uncertainty: Tensor  # [N], nats
     prototypes: Tensor  # [K,d], zero rows where absent
     present: Tensor  # [K] bool: some image carried this label when the prototypes were built
+    agreement: Tensor | None = None  # [N]: share of the views that find the label by themselves
 
 
 def soft_prototypes(features: Tensor, probs: Tensor) -> Tensor:
@@ -58,18 +59,19 @@ def uncertainty(distances: Tensor, tau: float | Tensor, present: Tensor | None =
     return _ensemble_uncertainty(distances.unsqueeze(0), tau, present)
 
 
-def dapp(features: Tensor, probs: Tensor, tau: float | Tensor) -> PseudoLabels:
+def dapp(features: Tensor, probs: Tensor, tau: float | Tensor, known: Tensor | None = None) -> PseudoLabels:
     """DaPP over R views: soft prototypes, labels, hard prototypes, labels again. [R,N,d], [R,N,K].
 
-    The views vote without a temperature; tau shapes the uncertainty alone.
+    The views vote without a temperature; tau shapes the uncertainty alone. Where `known` [N] holds a class and not -1,
+    it is the label in every step, without uncertainty.
     """
     features, probs = widen(features), widen(probs)
     rows = features.flatten(0, 1)
-    soft = soft_prototypes(rows, probs.flatten(0, 1))
-    first = _vote(cosine_distance(features, soft))
+    soft = soft_prototypes(rows, _known_probs(probs, known).flatten(0, 1))
+    first = _known_labels(_vote(cosine_distance(features, soft)), known)
     hard, present = hard_prototypes(rows, first.repeat(len(features)), probs.shape[-1])
-    distances = cosine_distance(features, hard)
-    return PseudoLabels(_vote(distances, present), _ensemble_uncertainty(distances, tau, present), hard, present)
+    labels, entropy, agreement = _decide(cosine_distance(features, hard), tau, present, known)
+    return PseudoLabels(labels, entropy, hard, present, agreement)
 
 
 def _identity(x: Tensor) -> Tensor:
@@ -77,28 +79,44 @@ def _identity(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def dapp_streamed(chunks: Chunks, tau: float | Tensor, reduce: Callable[[Tensor], Tensor] = _identity) -> PseudoLabels:
+def dapp_streamed(
+    chunks: Chunks,
+    tau: float | Tensor,
+    reduce: Callable[[Tensor], Tensor] = _identity,
+    known: Tensor | None = None,
+) -> PseudoLabels:
     """`dapp` in three passes over chunks ([R,n,d], [R,n,K]), of which only sums and counts are kept.
 
     `chunks()` starts a pass; `reduce` adds a sum over processes, each of which then keeps its own images' labels.
     """
+
+    def pieces() -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        start = 0
+        for features, probs in chunks():
+            end = start + features.shape[1]
+            yield features, probs, None if known is None else known[start:end]
+            start = end
+
     soft, _ = _means_of_chunks(
-        (_class_sums(features.flatten(0, 1), probs.flatten(0, 1)) for features, probs in chunks()), reduce
+        (
+            _class_sums(features.flatten(0, 1), _known_probs(probs, stated).flatten(0, 1))
+            for features, probs, stated in pieces()
+        ),
+        reduce,
     )
     classes = len(soft)
 
-    def hard_sums(features: Tensor) -> tuple[Tensor, Tensor]:
-        first = _vote(cosine_distance(widen(features), soft))
+    def hard_sums(features: Tensor, stated: Tensor | None) -> tuple[Tensor, Tensor]:
+        first = _known_labels(_vote(cosine_distance(widen(features), soft)), stated)
         return _class_sums(features.flatten(0, 1), _membership(first.repeat(len(features)), classes))
 
-    hard, counts = _means_of_chunks((hard_sums(features) for features, _ in chunks()), reduce)
+    hard, counts = _means_of_chunks((hard_sums(features, stated) for features, _, stated in pieces()), reduce)
     present = counts > 0
-    labels, entropies = [], []
-    for features, _ in chunks():
-        distances = cosine_distance(widen(features), hard)
-        labels.append(_vote(distances, present))
-        entropies.append(_ensemble_uncertainty(distances, tau, present))
-    return PseudoLabels(torch.cat(labels), torch.cat(entropies), hard, present)
+    found = [
+        _decide(cosine_distance(widen(features), hard), tau, present, stated) for features, _, stated in pieces()
+    ]
+    labels, entropy, agreement = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return PseudoLabels(labels, entropy, hard, present, agreement)
 
 
 def merge_prototypes(domains: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -155,6 +173,27 @@ def _first_max(scores: Tensor) -> Tensor:
 def _vote(distances: Tensor, present: Tensor | None = None) -> Tensor:
     """Supplementary: argmax_k of the views' summed softmax(-dist), the lowest on a tie. [R,N,K] -> [N]."""
     return _first_max(_mask_absent(-distances, present).softmax(-1).sum(0))
+
+
+def _decide(
+    distances: Tensor, tau: float | Tensor, present: Tensor, known: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Label, uncertainty, and the share of views that find the label alone. [R,N,K] -> [N], [N], [N]."""
+    labels = _known_labels(_vote(distances, present), known)
+    entropy = _ensemble_uncertainty(distances, tau, present)
+    alone = _first_max(_mask_absent(-distances, present))
+    return labels, entropy if known is None else entropy.masked_fill(known >= 0, 0), (alone == labels).float().mean(0)
+
+
+def _known_labels(labels: Tensor, known: Tensor | None) -> Tensor:
+    return labels if known is None else torch.where(known >= 0, known, labels)
+
+
+def _known_probs(probs: Tensor, known: Tensor | None) -> Tensor:
+    """[R,N,K] with one-hot rows where the label is known."""
+    if known is None:
+        return probs
+    return torch.where((known >= 0).unsqueeze(-1), _membership(known, probs.shape[-1]).to(probs.dtype), probs)
 
 
 def _ensemble_uncertainty(distances: Tensor, tau: float | Tensor, present: Tensor | None) -> Tensor:

@@ -22,9 +22,11 @@ from proud.training.checkpoint import Position, load_checkpoint, save_checkpoint
 from proud.training.folder import refuse_difference
 from proud.training.records import Records, write_pseudo_labels
 from proud.training.snapshot import moment_of, save_snapshot
+from proud.trust.diagnosis import site_signals
 
 LAST_EPOCHS = 5  # a run's score is the mean over these
 CHECKPOINT_SECONDS = 1.0  # epochs shorter than this share a checkpoint
+BEFORE = "loop.before/"  # the loop's own tensors in a checkpoint
 
 
 class Stopped(Exception):
@@ -80,6 +82,8 @@ class Loop:
         self.position = Position()
         self.stages = method.stages()
         self._saved_at = -math.inf
+        self._before: dict[str, Tensor] = {}  # each domain's pseudo-labels of the epoch before
+        self._class_share = torch.bincount(context.labels, minlength=context.classes) / len(context.labels)
 
     def restore(self) -> None:
         """Go back to the newest intact checkpoint, or to the very start when there is none."""
@@ -88,6 +92,11 @@ class Loop:
             state, self.position, config = found
             refuse_difference(self.folder, config, self.config)
             self.method.load_state_dict(state)
+            self._before = {
+                key.removeprefix(BEFORE): labels.to(self.method.context.device)
+                for key, labels in state.items()
+                if key.startswith(BEFORE)
+            }
         for file in (self.records, self.timings):
             file.cut(self.position.records)
 
@@ -138,7 +147,8 @@ class Loop:
         self.position = Position(self.position.stage, epoch + 1, self.position.records + 1)
         ended = last_stage and epoch + 1 == stage.epochs
         if ended or time.monotonic() - self._saved_at >= CHECKPOINT_SECONDS:
-            save_checkpoint(self.folder / "checkpoints", method.state_dict(), self.position, self.config)
+            before = {f"{BEFORE}{name}": labels for name, labels in self._before.items()}
+            save_checkpoint(self.folder / "checkpoints", method.state_dict() | before, self.position, self.config)
             self._saved_at = time.monotonic()
         self.watch(Progress(stage.name, epoch + 1, stage.epochs, stage.steps, stage.steps, record))
 
@@ -158,16 +168,22 @@ class Loop:
         )
 
     def _domains(self) -> dict[str, dict[str, float]]:
-        """Mean uncertainty, mixing ratios and, where true labels are known, accuracy of each domain's pseudo-labels."""
+        """What each domain's pseudo-labels look like and, where true labels are known, how many are right."""
         config = self.method.config
+        merged = getattr(self.method, "merged", None)
+        known = {domain.name: domain.known for domain in self.task.training.unlabeled}
         found: dict[str, dict[str, float]] = {}
         for name, pseudo in self.method.pseudo_labels().items():
-            row = {"uncertainty": pseudo.uncertainty.mean().item()}
+            row = {"uncertainty": pseudo.uncertainty.mean()}
             if hasattr(config, "tau_ratio"):
                 ratio = ops.certainty_ratio(pseudo.uncertainty, config.tau_ratio)
                 # a ratio above the threshold is drawn from U(0, 1), whose mean is one half
                 drawn = ratio > config.threshold if config.udmix else torch.ones_like(ratio, dtype=torch.bool)
                 final = torch.where(drawn, 0.5, ratio)
-                row |= {"lambda_uncertainty": ratio.mean().item(), "lambda": final.mean().item()}
-            found[name] = row | self.evaluator.audit(name, pseudo)
+                row |= {"lambda_uncertainty": ratio.mean(), "lambda": final.mean()}
+                row["certain"] = (ratio > config.threshold).float().mean()
+            row |= site_signals(pseudo, self._class_share, merged, self._before.get(name))
+            self._before[name] = pseudo.labels.clone()
+            values = torch.stack([value.float() for value in row.values()]).tolist()  # one wait for the device
+            found[name] = dict(zip(row, values, strict=True)) | self.evaluator.audit(name, pseudo, known.get(name))
         return found
