@@ -9,10 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.training.files import read_json, replacing, write_json, write_tensors
+from proud.training.files import (
+    MOST_TENSOR_BYTES,
+    parse_tensors,
+    read_json,
+    read_regular,
+    remove_parts,
+    replacing,
+    write_json,
+    write_tensors,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from proud.methods.base import Method, Stage
 
 KEPT = 2
 FORMAT = "proud-checkpoint-1"
@@ -46,34 +57,60 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], position: Position, 
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]] | None:
-    """The newest intact checkpoint, or None when there is none at all. A damaged one is passed over with a warning."""
+    """The newest intact checkpoint, or None when there is none at all. A damaged one is passed over with a warning, and
+    removed once an intact one is found: it must not count as one of the two that are kept."""
+    remove_parts(folder)
     descriptions = sorted(folder.glob("checkpoint-*.json"), reverse=True)
-    for path in descriptions:
+    for number, path in enumerate(descriptions):
         try:
-            return _read(path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = _read(path)
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             warnings.warn(f"{path.name} is damaged ({error}); trying the one before", stacklevel=2)
+            continue
+        for damaged in descriptions[:number]:
+            damaged.unlink(missing_ok=True)
+            damaged.with_suffix(".safetensors").unlink(missing_ok=True)
+        return found
     if descriptions:
         raise UserError(f"{folder}: no intact checkpoint among {len(descriptions)}. Start again with --overwrite.")
     return None
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
     meta = read_json(path)
     if meta["format"] != FORMAT:
         raise ValueError(f"its format is {meta['format']!r}, not {FORMAT!r}")
-    data = path.with_suffix(".safetensors").read_bytes()
+    data = read_regular(path.with_suffix(".safetensors"), MOST_TENSOR_BYTES)
     if hashlib.sha256(data).hexdigest() != meta["sha256"]:
         raise ValueError("its checksum does not match")
+    position, config = meta["position"], meta["config"]
+    if not isinstance(position, dict) or not isinstance(config, dict):
+        raise ValueError("its description is not ours")
+    place = Position(**{key: int(value) for key, value in position.items()})
+    if min(place.stage, place.epoch, place.records) < 0:
+        raise ValueError("its position is negative")
+    return parse_tensors(data), place, config
+
+
+def load_into(method: Method, state: dict[str, Tensor], folder: Path) -> None:
+    """A checkpoint whose checksum is right may still be another network's, or made up."""
     try:
-        state = load(data)
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
-    position = Position(**{key: int(value) for key, value in meta["position"].items()})
-    return state, position, meta["config"]
+        method.load_state_dict(state)
+        for optimizer in method.optimizers().values():
+            for parameter, values in optimizer.state.items():
+                if any(value.ndim and value.shape != parameter.shape for value in values.values()):
+                    raise ValueError("an optimizer's state has another shape than its weights")
+    except (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+        text = " ".join(str(error).split())[:300]
+        raise UserError(f"The checkpoint in {folder} does not fit this run: {text}. Start with --overwrite.") from error
+
+
+def check_position(position: Position, stages: list[Stage], folder: Path) -> None:
+    """As many records as epochs are done, and no more epochs than there are."""
+    done = sum(stage.epochs for stage in stages[: position.stage]) + position.epoch
+    inside = position.stage < len(stages) and position.epoch <= stages[position.stage].epochs
+    if not inside or position.records != done:
+        raise UserError(f"The checkpoint in {folder} says it stands where this run never is. Start with --overwrite.")
 
 
 def _sha256(path: Path) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
-from proud.training.files import read_json
+from proud.training.files import make_folder, read_json, remove_parts, telling_why
 
 FORMAT = "proud-run-1"
 RUN_FILES = (
@@ -20,8 +24,8 @@ RUN_FILES = (
     "model.safetensors",
     "model.json",
     "outputs.safetensors",
-    "run.json",  # last: without it the rest is nobody's
 )
+"""run.json is not among them: it says whose the rest is, and is replaced in one step."""
 
 
 def default_folder(run: RunConfig) -> str:
@@ -71,13 +75,48 @@ def refuse_other_data(folder: Path, stored: dict[str, Any], now: dict[str, Any])
 
 
 def clear(folder: Path) -> None:
-    """Remove a run's own files and nothing else."""
-    for name in ("checkpoints", "snapshots"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for path in folder.glob(".*.part"):
-        path.unlink()
-    for name in RUN_FILES:
-        (folder / name).unlink(missing_ok=True)
+    """Remove a run's own files and nothing else; run.json stays until a new one takes its place."""
+    with telling_why(folder):
+        for name in ("checkpoints", "snapshots"):
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)  # a checkpoint that stayed would be taken for the new run's
+        for name in RUN_FILES:
+            (folder / name).unlink(missing_ok=True)
+    tidy(folder)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes left half-written."""
+    for place in (folder, folder / "checkpoints", folder / "snapshots"):
+        remove_parts(place)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Two processes must not write one run. The kernel lets go of the folder when the process ends, however it ends."""
+    if os.environ.get("RANK", "0") != "0":  # of the processes of one distributed run, the first holds it for all
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"Another process is writing the run in {folder}. Wait for it, or stop it.") from error
+        except OSError:  # a file system without locks: the run goes on without this care
+            pass
+        yield
+    finally:
+        os.close(handle)
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; None where there is none, or none that can be read."""
+    try:
+        found = read_json(folder / "result.json")
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -87,14 +126,21 @@ def read_run(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} does not hold a run: run.json cannot be read ({error}).") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise UserError(f"{folder / 'run.json'} was not written by this program (format {FORMAT}).")
+    task = about.get("task")
+    whole = isinstance(about.get("config"), dict) and isinstance(task, dict) and isinstance(task.get("domains"), dict)
+    if not whole or not all(isinstance(domain, dict) for domain in task["domains"].values()):  # type: ignore[index]
+        raise UserError(f"{folder / 'run.json'} is damaged: it lacks the run's settings or its data.")
+    if not isinstance(about.get("threads", 0), int) or "classes" not in task:  # type: ignore[operator]
+        raise UserError(f"{folder / 'run.json'} is damaged: it lacks the run's settings or its data.")
     return about
 
 
 def _check_writable(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise UserError(f"Cannot write to {folder}: {error.strerror}. Choose another --out.") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"Cannot write to {folder}: {why}. Choose another --out.") from error

@@ -35,9 +35,9 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_threads(wanted: int) -> int:
+def choose_threads(wanted: int, processes: int = 1) -> int:
     """Half the cores: threads that share a core with other work wait for each other at every step."""
-    threads = wanted or max(1, cores() // 2)
+    threads = wanted or max(1, cores() // 2 // processes)
     torch.set_num_threads(threads)
     return threads
 
@@ -67,22 +67,52 @@ def commit() -> str | None:
     return done.stdout.strip() or None
 
 
+class Stopped(Exception):
+    """The run was asked to stop; the last checkpoint is its state."""
+
+
+GRACE_SECONDS = 3.0  # for the step that is under way; full passes and long steps are broken off then
+
+
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """SIGINT and SIGTERM ask the loop to stop after the step; a second SIGINT interrupts at once."""
+    """SIGINT, SIGTERM and SIGHUP ask the loop to stop after the step; a second SIGINT interrupts at once.
+
+    What does not come to a step's end soon is broken off by `Stopped`: a kill would lose nothing either.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
+    main = threading.get_ident()
+    late = threading.Event()
 
     def stop(number: int, frame: object) -> None:
+        if late.is_set():
+            raise Stopped
         if asked.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
-        asked.set()
+        if not asked.is_set():
+            asked.set()
+            timer.start()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    def insist() -> None:
+        late.set()
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    timer = threading.Timer(GRACE_SECONDS, insist)
+    timer.daemon = True
+    # under nohup a hang-up is ignored, and stays so
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield asked.is_set
     finally:
+        timer.cancel()
+        late.clear()
         for number, handler in before.items():
             signal.signal(number, handler)

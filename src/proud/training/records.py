@@ -4,13 +4,12 @@ own), and the last pseudo-labels as a table."""
 from __future__ import annotations
 
 import csv
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.training.files import replacing, telling_why
+from proud.training.files import json_bytes, parse_json, replacing, sync_folder, telling_why, text_of
 
 if TYPE_CHECKING:
     from proud.data.domain import Task
@@ -24,28 +23,61 @@ class Records:
         self.path = path
 
     def append(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record, ensure_ascii=False) + "\n"
-        with telling_why(self.path), self.path.open("ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        line = json_bytes(record) + b"\n"
+        with telling_why(self.path):
+            new = not self.path.exists()
+            with self.path.open("ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            if new:
+                sync_folder(self.path.parent)
 
     def read(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [self._parse(line) for line in self._lines() if line.strip()]
 
     def cut(self, count: int) -> None:
         """Keep the first `count` records; a torn last line goes too."""
-        whole = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
+        whole = self._lines()
         if len(whole) < count:
             raise UserError(f"{self.path} has {len(whole)} of {count} records: restore it, or start with --overwrite.")
+        for line in whole[:count]:
+            self._parse(line)
         if not self.path.exists():
             return
-        kept = b"".join(line + b"\n" for line in whole[:count])
-        with self.path.open("rb+") as file:
-            file.truncate(len(kept))
+        kept = sum(len(line) + 1 for line in whole[:count])
+        with telling_why(self.path), self.path.open("rb+") as file:
+            file.truncate(kept)
             os.fsync(file.fileno())
+
+    def _lines(self) -> list[bytes]:
+        """Whole lines: what follows the last line break is torn."""
+        try:
+            return self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror or error}.") from error
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            found = parse_json(line)
+        except ValueError as error:
+            raise UserError(f"{self.path} is damaged ({error}): restore it, or start with --overwrite.") from error
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path} holds lines that are not records: restore it, or start with --overwrite.")
+        return found
+
+
+class NoRecords(Records):
+    """Where several processes train one network, one of them keeps the records."""
+
+    def append(self, record: dict[str, Any]) -> None:
+        pass
+
+    def read(self) -> list[dict[str, Any]]:
+        return []
+
+    def cut(self, count: int) -> None:
+        pass
 
 
 def write_pseudo_labels(path: Path, found: dict[str, PseudoLabels], task: Task) -> None:
@@ -70,5 +102,10 @@ def write_table(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
 
 
 def safe_cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets a leading apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    """Text that a spreadsheet would take for a formula gets a leading apostrophe; file names of any bytes are text."""
+    if not isinstance(value, str):
+        return value
+    # some programs skip blanks and control characters, and take the wide forms for the plain ones
+    first = value.lstrip("".join(map(chr, range(33))) + "\x7f\xa0\ufeff")[:1]
+    formula = first in tuple("=+-@＝＋－＠") or value[:1] in ("\t", "\r", "\n")
+    return text_of(f"'{value}" if formula and value else value)
