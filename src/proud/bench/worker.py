@@ -25,7 +25,7 @@ from proud.data.catalog import Catalog
 from proud.data.domain import Task
 from proud.errors import UserError
 from proud.models import model_spec
-from proud.training.folder import read_run, refuse_difference
+from proud.training.folder import read_result, read_run, refuse_difference
 from proud.training.loop import Progress, Stopped
 from proud.training.records import Records
 from proud.training.run import train
@@ -155,7 +155,7 @@ def run_job(
     if path.is_dir() and not (path / "run.json").is_file():  # its worker died before it began
         shutil.rmtree(path)
     run = moved(job.run, path)
-    finished = (path / "result.json").is_file()
+    finished = read_result(path) is not None
     here = replace(options, out=str(path), resume=True, overwrite=False, quiet=True)
     try:
         result = train(run, job.settings, here, task=None if finished else tasks(run), watch=watch)
