@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("proud.cli:evaluate_command", "measure a trained model on a labeled domain"),
     "predict": ("proud.cli:predict_command", "classify images with a trained model"),
     "bench": ("proud.cli:bench_command", "run a whole table: combinations of domains × seeds × methods"),
+    "report": ("proud.report_cli:report_command", "write one HTML page about runs and benches"),
     "speed": ("proud.cli:speed_command", "measure how fast training is on this machine"),
     "data": ("proud.cli:data_command", "look at a data set before training: proud data check pacs --root DIR"),
 }
@@ -172,8 +173,10 @@ def _domains_of(run_config: RunConfig) -> str:
 def train_command(argv: list[str]) -> int:
     run_config, settings, options = train_arguments(argv)
     from proud import console
+    from proud.training.distributed import join
 
-    return console.train(run_config, settings, options)
+    with join(options.device) as group:
+        return console.train(run_config, settings, options, group)
 
 
 @dataclass(frozen=True)

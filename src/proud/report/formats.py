@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proud.training.records import safe_cell
@@ -14,6 +15,31 @@ if TYPE_CHECKING:
     from proud.report.tables import Line, ResultTable
 
 NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """Any other table: text in rows and columns. `ours`: the rows that stand out."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    ours: frozenset[int] = frozenset()
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(
+            [safe_cell(cell) for cell in row] for row in (self.columns, *self.rows)
+        )
+        return out.getvalue()
+
+    def latex(self) -> str:
+        lines = [r"\begin{table}[t]", rf"\caption{{{tex(f'{self.title}. {self.caption}'.strip())}}}", r"\centering"]
+        lines += [rf"\begin{{tabular}}{{{'l' * len(self.columns)}}}", r"\hline"]
+        lines.append(" & ".join(map(tex, self.columns)) + r" \\ \hline")
+        lines += [" & ".join(map(tex, row)) + r" \\" for row in self.rows]
+        return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table}", ""])
 
 
 def number(value: float | None, signed: bool = False) -> str:
@@ -38,18 +64,22 @@ def partial(line: Line) -> str:
 
 
 def markdown(table: ResultTable) -> str:
+    heads = heads_of(table)
+    lines = [f"### {plain_markdown(table.title)}", "", _row(heads), _row(["---"] + ["---:"] * (len(heads) - 1))]
+    lines += [_row(cells_of(table, line, "{}" if line.published else "**{}**")) for line in table.lines]
+    return "\n".join([*lines, "", *(f"- {plain_markdown(text)}" for text in table.footer), ""])
+
+
+def heads_of(table: ResultTable) -> list[str]:
     heads = ["Method"]
     for labeled, test in table.combos:
         mark = " †" if (labeled, test) in table.development else ""
         heads.append(f"{table.short[labeled]}•/{table.short[test]}*{mark}")
-    heads += ["Avg", "Std", *(["Avg −†"] if table.development else []), "Worst", "Difference"]
-    lines = [f"### {plain_markdown(table.title)}", "", _row(heads), _row(["---"] + ["---:"] * (len(heads) - 1))]
-    lines += [_row(_markdown_cells(table, line)) for line in table.lines]
-    return "\n".join([*lines, "", *(f"- {plain_markdown(text)}" for text in table.footer), ""])
+    return [*heads, "Avg", "Std", *(["Avg −†"] if table.development else []), "Worst", "Difference"]
 
 
-def _markdown_cells(table: ResultTable, line: Line) -> list[str]:
-    cells = [line.label if line.published else f"**{line.label}**"]
+def cells_of(table: ResultTable, line: Line, label: str = "{}") -> list[str]:
+    cells = [label.format(line.label)]
     cells += [cell_text(cell, "±", line.signed) for cell in line.summary.cells]
     cells += [number(line.average, line.signed) + partial(line), number(line.std)]
     if table.development:
@@ -139,6 +169,7 @@ def _latex_cells(table: ResultTable, line: Line) -> list[str]:
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 SPECIAL |= {"•": r"$\bullet$", "†": r"$\dagger$", "±": r"$\pm$", "−": r"$-$", "“": "``", "”": "''", "–": "--"}
+SPECIAL |= {"→": r"$\rightarrow$", "λ": r"$\lambda$", "ε": r"$\varepsilon$", "\n": " "}
 
 
 def tex(text: str) -> str:

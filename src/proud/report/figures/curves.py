@@ -1,0 +1,99 @@
+"""Training curves after the paper's Fig. 3: accuracies, mixing ratios and losses over the epochs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proud.report.figures.style import TEN, Chart, Mark, Panel, Theme
+from proud.report.gather import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Line = tuple[list[int], list[float]]
+
+
+def training_curves(run: Run, name: str) -> Chart | None:
+    """None for a run that recorded no scores."""
+    panels = [Panel("Accuracy (%)", lambda ax, theme: _accuracies(ax, theme, run))]
+    if any("lambda" in domain for record in run.records for domain in record.get("domains", {}).values()):
+        panels.append(Panel("Mean mixing ratio λ", lambda ax, theme: _ratios(ax, theme, run)))
+    elif any(record.get("domains") for record in run.records):
+        panels.append(Panel("Mean uncertainty", lambda ax, theme: _ratios(ax, theme, run, "uncertainty")))
+    panels.append(Panel("Losses", lambda ax, theme: _losses(ax, theme, run)))
+    marks = [Mark(f"{text}", line=style) for key, text, style in _scores(run) if _series(run, key)[0]]
+    marks += [Mark(f"pseudo-labels of {site}", color=color, line="-") for site, color in _site_colors(run).items()]
+    caption = (
+        f"Training curves of {run.name}. Accuracy on the unseen domain and of the pseudo-labels, and the mean λ of "
+        "each unlabeled domain: the share of an unlabeled image in its mixture. A ratio drawn at random counts as 0.5."
+    )
+    return Chart(name, caption, panels, marks)
+
+
+def _scores(run: Run) -> list[tuple[str, str, str]]:
+    return [
+        ("test_accuracy", f"test: {run.config['test']}", "-"),
+        ("val_accuracy", f"validation: {run.config['labeled']}", ":"),
+    ]
+
+
+def _site_colors(run: Run) -> dict[str, str]:
+    sites = [name for name in run.unlabeled if any(name in record.get("domains", {}) for record in run.records)]
+    return {name: TEN[place % len(TEN)] for place, name in enumerate(sites)}
+
+
+def _series(run: Run, key: str, site: str = "") -> Line:
+    """Epochs, counted over all stages, and values, where there are any."""
+    found: Line = ([], [])
+    for epoch, record in enumerate(run.records, 1):
+        source: dict[str, Any] = record.get("domains", {}).get(site, {}) if site else record
+        if key in source:
+            found[0].append(epoch)
+            found[1].append(float(source[key]))
+    return found
+
+
+def _frame(ax: Axes, theme: Theme, run: Run) -> None:
+    """Epochs below, and a line where a stage ends."""
+    ax.set_xlabel("epoch")
+    ax.grid(axis="y")
+    ax.margins(x=0.02)
+    stages = [record["stage"] for record in run.records]
+    for epoch in range(1, len(stages)):
+        if stages[epoch] != stages[epoch - 1]:
+            ax.axvline(epoch + 0.5, color=theme.ink, linewidth=0.8, linestyle=(0, (1, 2)))
+            ax.annotate(
+                f" {stages[epoch]}", (epoch + 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize=7.5, va="bottom"
+            )
+
+
+def _accuracies(ax: Axes, theme: Theme, run: Run) -> None:
+    for site, color in _site_colors(run).items():
+        epochs, values = _series(run, "accuracy", site)
+        ax.plot(epochs, [100 * value for value in values], color=color, marker="o" if len(values) == 1 else "")
+    for key, _, style in _scores(run):
+        epochs, values = _series(run, key)
+        marker = "o" if len(values) == 1 else ""
+        ax.plot(epochs, [100 * value for value in values], color=theme.ink, linestyle=style, marker=marker)
+    ax.set_ylim(0, 102)
+    _frame(ax, theme, run)
+
+
+def _ratios(ax: Axes, theme: Theme, run: Run, key: str = "lambda") -> None:
+    for site, color in _site_colors(run).items():
+        epochs, values = _series(run, key, site)
+        ax.plot(epochs, values, color=color, marker="o" if len(values) == 1 else "")
+    ax.set_ylim(bottom=0)
+    _frame(ax, theme, run)
+
+
+def _losses(ax: Axes, theme: Theme, run: Run) -> None:
+    names = list(dict.fromkeys(name for record in run.records for name in record.get("losses", {})))
+    styles = ["-", "--", ":", "-."]
+    for place, name in enumerate(names):
+        epochs = [epoch for epoch, record in enumerate(run.records, 1) if name in record.get("losses", {})]
+        values = [run.records[epoch - 1]["losses"][name] for epoch in epochs]
+        ax.plot(epochs, values, color=theme.ink, linestyle=styles[place % len(styles)], linewidth=1.3, label=name)
+    if len(names) > 1:
+        ax.legend(fontsize=7.5)
+    _frame(ax, theme, run)

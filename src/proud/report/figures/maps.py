@@ -1,0 +1,168 @@
+"""t-SNE maps of features and domain-aware prototypes, after the paper's Figs. 2 and 4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proud.report.figures.style import SHAPES, Chart, Mark, Panel, Theme, class_colors, plain, shape_of
+from proud.report.gather import Arrays, Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+PCA_TO = 50
+NUMBERED = 10  # with more classes than this, prototypes are numbered
+MERGED = "*"
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What one map shows. `kind`: number of the domain; -1 for the merged prototypes."""
+
+    features: NDArray[Any]
+    classes: NDArray[Any]
+    kind: NDArray[Any]
+    prototype: NDArray[Any]
+
+
+def embed(features: NDArray[Any], seed: int = 0) -> NDArray[Any]:
+    """[N, d] -> [N, 2] by Barnes-Hut t-SNE from a PCA start; the same numbers on every call."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    features = np.asarray(features, dtype=np.float32)
+    if len(features) < 5:
+        return np.pad(features, ((0, 0), (0, 2)))[:, :2]
+    if min(features.shape) > PCA_TO:
+        features = PCA(PCA_TO, svd_solver="randomized", random_state=seed).fit_transform(features)
+    if not np.ptp(features, axis=0).any():
+        return np.zeros((len(features), 2), dtype=np.float32)
+    perplexity = min(30.0, (len(features) - 1) / 3)
+    tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=750, random_state=seed, n_jobs=2)
+    return tsne.fit_transform(features)
+
+
+def feature_maps(runs: Sequence[Run], name: str, told: Callable[[str], None] = lambda text: None) -> Chart | None:
+    """One line of panels per run: its first, middle and last epoch. The runs share classes and domains."""
+    runs = [run for run in runs if run.snapshots]
+    if not runs:
+        return None
+    panels = []
+    for run in runs:
+        for moment, arrays in run.snapshots.items():
+            told(f"t-SNE of {run.name}, {moment} epoch")
+            points = collect(run, arrays)
+            title = f"{run.name}: epoch {run.epoch_of(moment)}" if len(runs) > 1 else f"epoch {run.epoch_of(moment)}"
+            panels.append(Panel(title, Drawing(points, embed(points.features), len(run.classes)), 3.9, 3.7))
+    classes = runs[0].classes
+    marks = [Mark(domain, shape=shape_of(place)) for place, domain in enumerate(training_domains(runs[0]))]
+    if any("method/merged" in arrays for run in runs for arrays in run.snapshots.values()):
+        marks.append(Mark("mean of the domains' prototypes", shape=MERGED))
+    numbers = len(classes) > NUMBERED
+    marks += [
+        Mark(f"{place + 1} {label}" if numbers else label, color=color)
+        for place, (label, color) in enumerate(zip(classes, class_colors(len(classes)), strict=True))
+    ]
+    caption = (
+        "t-SNE of features (small) and domain-aware prototypes (large, outlined), right after pseudo-labeling. Colours "
+        "are classes, shapes are domains. Unlabeled images have the colour of their true class where it is known, "
+        "else of their pseudo-label."
+    )
+    return Chart(name, caption, panels, marks, columns=max(len(run.snapshots) for run in runs))
+
+
+def training_domains(run: Run) -> list[str]:
+    """The labeled domain, then the unlabeled ones: their shapes follow this order."""
+    return [run.config["labeled"], *run.unlabeled]
+
+
+def collect(run: Run, arrays: Arrays) -> Points:
+    parts: list[tuple[NDArray[Any], NDArray[Any], int, bool]] = []
+    centred = bool(run.config["method_config"].get("center", False))
+    for place, domain in enumerate(training_domains(run)):
+        key = "labeled" if place == 0 else f"unlabeled/{domain}"
+        features = unit(arrays[f"{key}/features"])
+        if centred:  # such prototypes are of features without their domain's mean
+            features = unit(features - features.mean(0))
+        classes = colors_of(arrays, key)
+        parts.append((features, classes, place, False))
+        if "method/merged" not in arrays:
+            continue
+        if place == 0:
+            parts.append((*means(features, classes), place, True))
+        elif f"method/prototypes/{domain}" in arrays:
+            present = arrays[f"method/present/{domain}"].astype(bool)
+            parts.append((unit(arrays[f"method/prototypes/{domain}"][present]), np.flatnonzero(present), place, True))
+    if "method/merged" in arrays:
+        merged = arrays["method/merged"]
+        there = np.flatnonzero(np.linalg.norm(merged, axis=1) > 0)
+        parts.append((unit(merged[there]), there, -1, True))
+    return Points(
+        np.concatenate([features for features, *_ in parts]),
+        np.concatenate([classes for _, classes, *_ in parts]),
+        np.concatenate([np.full(len(features), place) for features, _, place, _ in parts]),
+        np.concatenate([np.full(len(features), prototype) for features, _, _, prototype in parts]),
+    )
+
+
+def colors_of(arrays: Arrays, key: str) -> NDArray[Any]:
+    """True classes where known, else pseudo-labels, else the network's own answers."""
+    if f"{key}/labels" in arrays:
+        return arrays[f"{key}/labels"]
+    guess = arrays.get(f"{key}/pseudo", arrays[f"{key}/logits"].argmax(1))
+    truth = arrays.get(f"{key}/truth", np.full(len(guess), -1))
+    return np.where(truth >= 0, truth, guess)
+
+
+def means(features: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The labeled domain's prototypes, from its shown images."""
+    there = np.unique(classes)
+    return unit(np.stack([features[classes == label].mean(0) for label in there])), there
+
+
+def unit(features: NDArray[Any]) -> NDArray[Any]:
+    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+
+
+class Drawing:
+    """Draws one map; the places of the points are computed once for all its uses."""
+
+    def __init__(self, points: Points, places: NDArray[Any], classes: int) -> None:
+        self.points, self.places, self.classes = points, places, classes
+
+    def __call__(self, ax: Axes, theme: Theme) -> None:
+        colors = np.array(class_colors(self.classes))
+        points = self.points
+        for prototype in (False, True):
+            for kind in sorted(set(points.kind.tolist()) - (set() if prototype else {-1}), reverse=True):
+                chosen = (points.kind == kind) & (points.prototype == prototype)
+                if not chosen.any():
+                    continue
+                merged = kind == -1
+                ax.scatter(
+                    *self.places[chosen].T,
+                    c=colors[points.classes[chosen]],
+                    marker=MERGED if merged else SHAPES[kind % len(SHAPES)],
+                    s=170 if merged else (75 if prototype else 9),
+                    alpha=1 if prototype else 0.55,
+                    linewidths=1.1 if prototype else 0,
+                    edgecolors=theme.ink if prototype else "none",
+                    zorder=2 + prototype,
+                    rasterized=not prototype,
+                )
+        if self.classes > NUMBERED:
+            self._numbers(ax, theme)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        for spine in ax.spines.values():
+            spine.set_visible(True)
+
+    def _numbers(self, ax: Axes, theme: Theme) -> None:
+        for row in np.flatnonzero(self.points.kind == -1):
+            text = plain(str(self.points.classes[row] + 1))
+            ax.annotate(text, self.places[row], fontsize=6.5, color=theme.ink, xytext=(4, 4), textcoords="offset points")

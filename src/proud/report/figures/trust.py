@@ -1,0 +1,160 @@
+"""Where a model errs, and whether its confidence may be believed: confusion matrices and reliability diagrams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proud.report.figures.style import TEN, Chart, Panel, Theme, plain
+from proud.report.gather import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+SETS = (("val", "labeled", "validation images of"), ("test", "test", "unseen domain"))
+BINS = 15
+WITH_NUMBERS, WITH_NAMES = 12, 40  # classes
+
+
+def measured_sets(run: Run) -> list[tuple[str, str]]:
+    """(key in the outputs, what it is) of the sets with logits and labels."""
+    return [(key, f"{text} {run.config[role]}") for key, role, text in SETS if f"{key}/logits" in run.outputs]
+
+
+# ---- confusion
+
+
+def confusion(run: Run, key: str) -> NDArray[Any]:
+    """[K, K] counts: rows are true classes, columns are answers."""
+    answers, labels = run.outputs[f"{key}/logits"].argmax(1), run.outputs[f"{key}/labels"]
+    counts = np.zeros((len(run.classes), len(run.classes)), dtype=np.int64)
+    np.add.at(counts, (labels, answers), 1)
+    return counts
+
+
+def most_confused(counts: NDArray[Any], classes: list[str], most: int = 8) -> list[list[str]]:
+    """True class, answer, images, share of the true class's images."""
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    rows = []
+    for place in np.argsort(-wrong, axis=None, kind="stable")[:most]:
+        truth, answer = np.unravel_index(place, wrong.shape)
+        if wrong[truth, answer]:
+            share = 100 * wrong[truth, answer] / counts[truth].sum()
+            rows.append([classes[truth], classes[answer], str(wrong[truth, answer]), f"{share:.1f} %"])
+    return rows
+
+
+def confusion_chart(run: Run, name: str) -> Chart | None:
+    sets = measured_sets(run)
+    if not sets:
+        return None
+    side = 4.2 if len(run.classes) <= 20 else 5.6
+    panels = [Panel(text, ConfusionDrawing(confusion(run, key), run.classes), side, side) for key, text in sets]
+    caption = (
+        f"Confusion of {run.name}, in % of each true class's images; the diagonal is right. Dark is much. "
+        "The model of the last epoch."
+    )
+    return Chart(name, caption, panels, columns=2)
+
+
+class ConfusionDrawing:
+    def __init__(self, counts: NDArray[Any], classes: list[str]) -> None:
+        self.counts, self.classes = counts, classes
+
+    def __call__(self, ax: Axes, theme: Theme) -> None:
+        share = 100 * self.counts / np.maximum(self.counts.sum(1, keepdims=True), 1)
+        ax.imshow(share, cmap="Blues" if theme.name == "light" else "cividis", vmin=0, vmax=100)
+        count = len(self.classes)
+        if count <= WITH_NUMBERS:
+            self._numbers(ax, share, theme)
+        names = [plain(name, 14) for name in self.classes] if count <= WITH_NAMES else []
+        size = 8 if count <= 20 else 5.5
+        ax.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names), default=0) > 2 else 0, fontsize=size)
+        ax.set_yticks(range(len(names)), names, fontsize=size)
+        ax.tick_params(length=0)
+        ax.set_xlabel("answer")
+        ax.set_ylabel("true class")
+
+    def _numbers(self, ax: Axes, share: NDArray[Any], theme: Theme) -> None:
+        dark_when_high = theme.name == "light"
+        for (row, column), value in np.ndenumerate(share):
+            if value >= 0.5:
+                color = "white" if (value > 55) == dark_when_high else "#10151c"
+                ax.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7.5, color=color)
+
+
+# ---- reliability
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Per bin of confidence: images, their mean confidence and their accuracy; and the expected calibration error."""
+
+    count: NDArray[Any]
+    confidence: NDArray[Any]
+    accuracy: NDArray[Any]
+
+    @property
+    def ece(self) -> float:
+        total = self.count.sum()
+        return float((self.count * np.abs(self.accuracy - self.confidence)).sum() / total) if total else 0.0
+
+
+def reliability(logits: NDArray[Any], labels: NDArray[Any], temperature: float = 1.0, bins: int = BINS) -> Reliability:
+    scaled = logits.astype(np.float64) / temperature
+    exp = np.exp(scaled - scaled.max(1, keepdims=True))
+    confidence = exp.max(1) / exp.sum(1)
+    right = logits.argmax(1) == labels
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    some = np.maximum(count, 1)
+    return Reliability(
+        count,
+        np.bincount(place, confidence, bins) / some,
+        np.bincount(place, right, bins) / some,
+    )
+
+
+def reliability_chart(run: Run, name: str, temperature: float | None = None) -> Chart | None:
+    panels = []
+    for key, text in measured_sets(run):
+        logits, labels = run.outputs[f"{key}/logits"], run.outputs[f"{key}/labels"]
+        before = reliability(logits, labels)
+        after = None if temperature is None else reliability(logits, labels, temperature)
+        panels.append(Panel(text, ReliabilityDrawing(before, after), 4.0, 3.6))
+    if not panels:
+        return None
+    caption = (
+        f"Reliability of {run.name}: bars are the accuracy of images with that confidence, the diagonal is perfect "
+        "calibration; bars below it mean too much confidence. ECE is the mean gap."
+    )
+    if temperature is not None:
+        caption += f" The line is after temperature scaling on source validation (T = {temperature:.2f})."
+    return Chart(name, caption, panels, columns=2)
+
+
+class ReliabilityDrawing:
+    def __init__(self, before: Reliability, after: Reliability | None) -> None:
+        self.before, self.after = before, after
+
+    def __call__(self, ax: Axes, theme: Theme) -> None:
+        before, bins = self.before, len(self.before.count)
+        centers = (np.arange(bins) + 0.5) / bins
+        share = before.count / max(before.count.max(), 1)
+        for center, value, weight in zip(centers, before.accuracy, share, strict=True):
+            ax.bar(center, value, width=0.92 / bins, color=TEN[0], alpha=0.35 + 0.65 * weight)
+        ax.plot([0, 1], [0, 1], color=theme.ink, linewidth=1, linestyle="--")
+        text = f"ECE {100 * before.ece:.1f} %"
+        if self.after is not None:
+            there = self.after.count > 0
+            ax.plot(self.after.confidence[there], self.after.accuracy[there], color=TEN[1], marker="o", markersize=4)
+            text += f" → {100 * self.after.ece:.1f} %"
+        ax.text(0.03, 0.95, text, va="top", fontsize=11, fontweight="bold")
+        ax.set_xlim(0, 1)
+        ax.set_ylim(0, 1.02)
+        ax.set_xlabel("confidence (fainter bars: fewer images)")
+        ax.set_ylabel("accuracy")

@@ -1,0 +1,202 @@
+"""`report.html` in one file, and every figure and table beside it as PNG, PDF, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import proud
+from proud.errors import UserError
+from proud.report.figures.pictures import picture_png
+from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_file, panel_png
+from proud.report.gather import Bench, Run, gather
+from proud.report.sections import Block, Section, TableBlock, make_sections
+from proud.training.files import replacing
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+MANIFEST = "made-by-proud-report.json"
+# what a marker looks like in a legend on the page, in a square of 16
+OUTLINES = {
+    "o": "M8 2a6 6 0 1 0 .01 0z",
+    "X": "M4 1l4 4 4-4 3 3-4 4 4 4-3 3-4-4-4 4-3-3 4-4-4-4z",
+    "s": "M2.5 2.5h11v11h-11z",
+    "^": "M8 1.5l6.5 12.5h-13z",
+    "D": "M8 1l6 7-6 7-6-7z",
+    "v": "M8 14.5L1.5 2h13z",
+    "P": "M5.5 1h5v4.5H15v5h-4.5V15h-5v-4.5H1v-5h4.5z",
+    "<": "M1.5 8L14 1.5v13z",
+    ">": "M14.5 8L2 1.5v13z",
+    "p": "M8 1l7 5.2L12.3 14.5H3.7L1 6.2z",
+    "H": "M4 1.5h8L15.5 8 12 14.5H4L.5 8z",
+    "*": "M8 .5l2.2 5 5.3.5-4 3.6 1.2 5.4L8 12.2 3.3 15l1.2-5.4-4-3.6 5.3-.5z",
+    "-": "M0 7h16v2.4H0z",
+    "--": "M0 7h6.5v2.4H0zM9.5 7H16v2.4H9.5z",
+    ":": "M0 7h3v2.4H0zM4.5 7h2.8v2.4H4.5zM9 7h2.8v2.4H9zM13.2 7H16v2.4h-2.8z",
+}
+
+
+def write_report(
+    paths: Sequence[Path], out: Path, *, overwrite: bool = False, told: Callable[[str], None] = lambda text: None
+) -> Path:
+    """Read runs and benches, write the page and its files; returns the page's path."""
+    files = Files(out, overwrite)
+    runs, benches = gather(paths)
+    sections = make_sections(runs, benches, told)
+    told("figures")
+    context = {
+        "title": title_of(runs, benches),
+        "tiles": [tile(run) for run in runs],
+        "sections": [section_view(section, files, told) for section in sections],
+        "sources": [str(path) for path in paths],
+        "files": files.folder.name,
+        "out": out.name,
+        "version": proud.__version__,
+        "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+    }
+    files.finish()
+    text = template().render(context)
+    with replacing(out) as part:
+        part.write_text(text, encoding="utf-8")
+    return out
+
+
+def template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("proud.report"),
+        autoescape=True,  # names of classes and domains are the user's
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html")
+
+
+class Files:
+    """The folder beside the page. Only what an earlier report wrote there is ever replaced."""
+
+    def __init__(self, out: Path, overwrite: bool) -> None:
+        self.folder = out.with_name(f"{out.stem}_files")
+        self.names: list[str] = []
+        if out.is_dir():
+            raise UserError(f"--out {out} is a folder: name the page to write, as in --out {out / 'report.html'}.")
+        if out.suffix.lower() not in (".html", ".htm"):
+            raise UserError(f"--out {out}: the page's name must end in .html.")
+        if out.exists() and not overwrite:
+            raise UserError(f"{out} exists: choose another --out, or replace it by --overwrite.")
+        if not self.folder.exists():
+            return
+        earlier = self._earlier()
+        if earlier is None and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise UserError(f"{self.folder} holds files that are not a report's. Choose another --out.")
+        if earlier is not None and not overwrite:
+            raise UserError(f"{self.folder} holds an earlier report's files: another --out, or --overwrite.")
+        for name in earlier or []:
+            (self.folder / Path(name).name).unlink(missing_ok=True)
+
+    def _earlier(self) -> list[str] | None:
+        try:
+            return [str(name) for name in json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["files"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def add(self, name: str, content: bytes | str) -> dict[str, str]:
+        """Write a file; returns what a link to it needs."""
+        self.names.append(name)
+        self.finish()  # first the list, then the file: an interrupted report can be replaced
+        with replacing(self.folder / name) as part:
+            part.write_bytes(content.encode() if isinstance(content, str) else content)
+        return {"href": f"{quote(self.folder.name)}/{quote(name)}", "kind": name.rpartition(".")[2].upper()}
+
+    def finish(self) -> None:
+        with replacing(self.folder / MANIFEST) as part:
+            part.write_text(json.dumps({"files": [*self.names, MANIFEST]}, indent=1) + "\n", encoding="utf-8")
+
+
+# ---- from data to what the template shows
+
+
+def title_of(runs: Sequence[Run], benches: Sequence[Bench]) -> str:
+    combos = list(dict.fromkeys(run.combination for run in runs))
+    if len(combos) == 1:
+        labeled, test = combos[0]
+        return f"{labeled} labeled" + ("" if test == "none" else f", {test} unseen")
+    return ", ".join(bench.name for bench in benches) or f"{len(runs)} runs"
+
+
+def tile(run: Run) -> dict[str, Any]:
+    """The one number that matters most, and what it is."""
+    result = run.result
+    key = next((key for key in ("test_accuracy", "val_accuracy") if key in result), None)
+    on = run.config["test"] if key == "test_accuracy" else f"validation of {run.config['labeled']}"
+    first, last = result.get("domains_first", {}), result.get("domains_last", {})
+    sites = [
+        (site, f"{100 * first[site]['accuracy']:.0f} → {100 * last[site]['accuracy']:.0f} %")
+        for site in last
+        if "accuracy" in last[site] and "accuracy" in first.get(site, {})
+    ]
+    number = "" if key is None else f"{100 * result[key]:.1f}"
+    return {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
+
+
+def section_view(section: Section, files: Files, told: Callable[[str], None]) -> dict[str, Any]:
+    told(section.title)
+    blocks = [block_view(block, files) for block in section.blocks]
+    return {"id": section.id, "title": section.title, "lead": section.lead, "blocks": blocks}
+
+
+def block_view(block: Block, files: Files) -> dict[str, Any]:
+    if isinstance(block, TableBlock):
+        links = [files.add(f"{block.name}.{kind}", text) for kind, text in block.files.items()]
+        return {"kind": block.kind, "table": block.table, "folded": block.folded, "links": links}
+    links = [files.add(f"{block.name}.{kind}", chart_file(block.chart, kind)) for kind in ("png", "pdf")]
+    if block.kind == "chart":
+        return chart_view(block.chart) | {"kind": block.kind, "links": links}
+    view = {"kind": block.kind, "title": block.title, "links": links, "picture": picture_uri}
+    return view | ({"pairs": block.pairs} if block.kind == "pairs" else {"domains": block.domains})
+
+
+def chart_view(chart: Chart) -> dict[str, Any]:
+    marks = [
+        {"label": mark.label, "color": mark.color, "outline": OUTLINES.get(mark.shape or mark.line, OUTLINES["o"])}
+        for mark in chart.marks
+    ]
+    panels = [panel_view(panel) for panel in chart.panels]
+    return {"caption": chart.caption, "panels": panels, "marks": marks, "columns": min(chart.columns, len(panels))}
+
+
+def panel_view(panel: Panel) -> dict[str, Any]:
+    return {
+        "title": panel.title,
+        "light": data_uri(small_png(panel_png(panel, LIGHT))),
+        "dark": data_uri(small_png(panel_png(panel, DARK))),
+        "width": round(panel.width * 100),
+        "height": round(panel.height * 100),
+    }
+
+
+def picture_uri(image: Any) -> str:
+    return data_uri(picture_png(image))
+
+
+def data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def small_png(png: bytes) -> bytes:
+    """At most 256 colours: a third of the size, to the eye the same for drawings."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    return out.getvalue()
