@@ -61,6 +61,8 @@ def test_train_leaves_what_it_promises(trained: Path) -> None:
         "model.safetensors",
         "model.json",
         "outputs.safetensors",
+        "prototypes.safetensors",
+        "diagnosis.json",
         "pseudo_labels.csv",
         "checkpoints",
         "snapshots",

@@ -77,7 +77,7 @@ def test_records_tell_losses_scores_and_pseudo_labels(tmp_path: Path) -> None:
     assert main.keys() >= {"val_accuracy", "test_accuracy"}
     assert set(main["domains"]) == {"hidden 1", "hidden 2"}
     for domain in main["domains"].values():
-        of_labels = {"class_shift", "agreement", "prototype_shift", "stability"}
+        of_labels = {"class_shift", "uncertain", "agreement", "prototype_shift", "stability"}
         assert set(domain) == {"uncertainty", "lambda_uncertainty", "lambda", "certain", "accuracy"} | of_labels
         assert 0 <= domain["lambda_uncertainty"] <= 0.5
         assert 0 <= domain["accuracy"] <= 1

@@ -24,6 +24,8 @@ RUN_FILES = (
     "model.safetensors",
     "model.json",
     "outputs.safetensors",
+    "prototypes.safetensors",
+    "diagnosis.json",
 )
 """run.json is not among them: it says whose the rest is, and is replaced in one step."""
 

@@ -24,6 +24,7 @@ from proud.training.files import read_json, replacing, write_json, write_tensors
 from proud.training.folder import FORMAT, check_folder, clear, default_folder, read_run, refuse_other_data
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
 from proud.training.machine import choose_device, choose_threads, environment, stop_signals
+from proud.training.outcome import last_prototypes, save_trust
 
 MODEL_FORMAT = "proud-model-1"
 
@@ -94,8 +95,9 @@ def train(
         )
         loop.restore()
         records = loop.run()
-    save_model(folder, method, task, config)
-    save_outputs(folder, loop)
+    prototypes = last_prototypes(loop)
+    trust = save_trust(folder, loop, records, prototypes)
+    save_model(folder, method, task, config, trust)
     result = summary(records) | {"folder": str(folder)}
     write_json(folder / "result.json", result)
     return result
@@ -133,21 +135,13 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def save_model(folder: Path, method: Method, task: Task, config: dict[str, Any]) -> None:
+def save_model(
+    folder: Path, method: Method, task: Task, config: dict[str, Any], trust: dict[str, Any] | None = None
+) -> None:
     with replacing(folder / "model.safetensors") as part:
         write_tensors(part, method.network().state_dict(), MODEL_FORMAT)
     about = {"format": MODEL_FORMAT, "classes": list(task.training.classes), "spec": asdict(method.context.spec)}
-    write_json(folder / "model.json", about | {"config": config})
-
-
-def save_outputs(folder: Path, loop: Loop) -> None:
-    """Logits and labels of source validation and test, for calibration and reports."""
-    tensors: dict[str, torch.Tensor] = {}
-    for name, (logits, labels) in loop.evaluator.logits(loop.method.network()).items():
-        tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
-    if tensors:
-        with replacing(folder / "outputs.safetensors") as part:
-            write_tensors(part, tensors, "proud-outputs-1")
+    write_json(folder / "model.json", about | {"config": config} | ({"trust": trust} if trust else {}))
 
 
 __all__ = ["Stopped", "choose_device", "default_folder", "load_task", "read_run", "summary", "train"]

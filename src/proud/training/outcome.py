@@ -1,0 +1,64 @@
+"""What a finished run says about itself: outputs, calibration, prototypes, and a verdict on every site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proud.training.files import replacing, write_json, write_tensors
+from proud.trust.diagnosis import diagnose, most_doubtful
+from proud.trust.fitted import fit_trust
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proud.training.loop import Loop
+
+
+def last_prototypes(loop: Loop) -> dict[str, Tensor]:
+    """Of the trained network; all processes find them together."""
+    loop.random.begin_epoch("end", 0)
+    return loop.method.prototypes(loop.random)
+
+
+def save_trust(
+    folder: Path, loop: Loop, records: list[dict[str, Any]], prototypes: dict[str, Tensor]
+) -> dict[str, Any] | None:
+    """Writes all but the calibration, which belongs in model.json: None without validation images."""
+    if prototypes:
+        with replacing(folder / "prototypes.safetensors") as part:
+            write_tensors(part, prototypes, "proud-prototypes-1")
+    sites = diagnose(records, _images_to_look_at(loop))
+    if sites:
+        write_json(folder / "diagnosis.json", [site.as_json() for site in sites])
+    outputs = loop.evaluator.logits(loop.method.network())
+    save_outputs(folder, outputs)
+    return fit_trust(*outputs["val"]).as_json() if "val" in outputs else None
+
+
+def save_outputs(folder: Path, outputs: dict[str, tuple[Tensor, Tensor]]) -> None:
+    """Logits and labels of source validation and test, for reports."""
+    tensors: dict[str, Tensor] = {}
+    for name, (logits, labels) in outputs.items():
+        tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
+    if tensors:
+        with replacing(folder / "outputs.safetensors") as part:
+            write_tensors(part, tensors, "proud-outputs-1")
+
+
+def _images_to_look_at(loop: Loop) -> dict[str, list[dict[str, Any]]]:
+    """Per site, the most doubtful images: path (row of an array), label, uncertainty."""
+    classes, audits = loop.task.training.classes, loop.task.evaluation.audits
+    known = {domain.name: domain.known for domain in loop.task.training.unlabeled}
+    found = {}
+    for name, pseudo in loop.method.pseudo_labels().items():
+        audit = audits.get(name)
+        found[name] = [
+            {
+                "path": audit.paths[row] if audit is not None else str(row),
+                "label": classes[int(pseudo.labels[row])],
+                "uncertainty": round(float(pseudo.uncertainty[row]), 4),
+            }
+            for row in most_doubtful(pseudo, known.get(name)).tolist()
+        ]
+    return found
