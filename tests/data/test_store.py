@@ -227,5 +227,5 @@ def test_decode_all_names_bad_files_and_the_way_on(tmp_path: Path) -> None:
 
 
 def test_an_unexpected_error_in_a_thread_is_not_swallowed() -> None:
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError):
         decode_all([None], 9)  # type: ignore[list-item]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,14 @@ class DomainFiles:
     entries: tuple[Entry, ...]
     empty_classes: tuple[str, ...] = ()
     pixels: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Names of domains and classes go into many files: they must be text. Names of images may be anything."""
+        for name in {self.name, *(entry.label or "" for entry in self.entries)}:
+            if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+                raise UserError(
+                    f"The folder name {name!r} is not valid UTF-8, and it names a domain or a class: rename it."
+                )
 
     @property
     def ships_split(self) -> bool:
@@ -106,9 +115,9 @@ def scan_csv(path: Path | str) -> Catalog:
             problems.append(f"line {line}: split {split!r} is neither 'train' nor 'val' nor empty")
         elif location in seen:
             problems.append(f"line {line}: {location} is listed before, in line {seen[location]}")
-        elif not real_folders.hold(base / location):
+        elif (there := real_folders.hold(base / location)) is False:
             problems.append(f"line {line}: {location} is outside the table's folder")
-        elif not (base / location).is_file():
+        elif not there:
             problems.append(f"line {line}: there is no file {location}")
         else:
             entries.setdefault(domain, []).append(Entry(location, row["label"] or None, split))
@@ -158,19 +167,27 @@ def _read_table(table: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 class _RealFolders:
-    """Says whether a path stays below a folder once links and `..` are followed; each folder is looked up once."""
+    """Says whether a file stays below a folder once links and `..` are followed; each folder is looked up once."""
 
     def __init__(self, base: Path) -> None:
-        self.base = base.resolve()
-        self.real: dict[Path, Path] = {}
+        self.base = os.path.realpath(base)
+        self.real: dict[Path, bool] = {}
 
-    def hold(self, path: Path) -> bool:
-        if path.is_symlink():
-            return path.resolve().is_relative_to(self.base)
-        folder = self.real.get(path.parent)
-        if folder is None:
-            folder = self.real[path.parent] = path.parent.resolve()
-        return folder.is_relative_to(self.base)
+    def hold(self, path: Path) -> bool | None:
+        """False: it leads outside. None: there is no such file."""
+        try:
+            if path.is_symlink():
+                inside = self._inside(path)
+            else:
+                if path.parent not in self.real:
+                    self.real[path.parent] = self._inside(path.parent)
+                inside = self.real[path.parent]
+            return (path.is_file() or None) if inside else False
+        except (OSError, ValueError):  # too long a name, a NUL byte, links that loop
+            return None
+
+    def _inside(self, path: Path) -> bool:
+        return Path(os.path.realpath(path)).is_relative_to(self.base)
 
 
 def array_domain(name: str, images: np.ndarray, labels: Sequence[str | None]) -> DomainFiles:

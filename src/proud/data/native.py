@@ -9,6 +9,8 @@ from PIL import Image
 
 from proud.data.catalog import Catalog
 from proud.data.roles import find_domain
+from proud.data.walk import FORMATS, MAX_BYTES
+from proud.plain_files import open_plain
 
 LOOKED_AT = 16
 
@@ -23,8 +25,8 @@ def native_side(catalog: Catalog, domain_name: str) -> int:
             sides.append(min(source.shape[:2]))
             continue
         try:
-            with Image.open(source) as image:
+            with open_plain(source, MAX_BYTES) as file, Image.open(file, formats=FORMATS) as image:
                 sides.append(min(image.size))
-        except (OSError, ValueError, Image.DecompressionBombError):
+        except Exception:  # PIL's readers answer broken content with errors of every kind; decoding names it
             continue
     return int(median(sides)) if sides else 224

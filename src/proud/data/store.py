@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +18,14 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
+from proud.plain_files import open_plain
 
 Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
 
 MAX_PIXELS = 100_000_000
-FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 ROWS_PER_JOB = 32
 SECONDS_BEFORE_BAR = 1.0
 NAMED_BAD_FILES = 10
@@ -118,7 +120,8 @@ def _read(source: Path | bytes) -> bytes:
     if isinstance(source, bytes):
         return source
     try:
-        return source.read_bytes()
+        with open_plain(source, MAX_BYTES) as file:
+            return file.read()
     except OSError as error:
         raise BadImage(f"cannot be read ({error.strerror or error})") from error
 
@@ -194,9 +197,13 @@ def _name_of(source: Source, row: int) -> str:
 def _in_threads(work: Callable[[int], None], count: int, progress: bool, description: str) -> None:
     """Call `work` for every row in several threads: PIL, hashing and reading let go of the interpreter's lock."""
 
+    given_up = threading.Event()
+
     def job(start: int) -> int:
         rows = range(start, min(start + ROWS_PER_JOB, count))
         for row in rows:
+            if given_up.is_set():
+                break
             work(row)
         return len(rows)
 
@@ -205,6 +212,7 @@ def _in_threads(work: Callable[[int], None], count: int, progress: bool, descrip
             for _ in _with_bar(pool.map(job, range(0, count, ROWS_PER_JOB)), count, progress, description):
                 pass
         except BaseException:
+            given_up.set()  # whoever is asked to stop does not wait for the rest
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

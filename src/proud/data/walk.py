@@ -8,29 +8,47 @@ from pathlib import Path
 
 from proud.errors import UserError
 
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+MAX_BYTES = 1_000_000_000
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
+DEEPEST = 100
+MOST_LINKS = 1000
 
 
 class Walk:
-    """Visits visible files and folders; links are followed only if they stay below the root and do not loop."""
+    """Visits visible files and folders; links are followed only if they stay below the root and do not loop.
+
+    A folder that links lead to over and over is not visited every time: links to links can make endless many paths.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.real_root = root.resolve()
+        self.real_root = Path(os.path.realpath(root))
         self.ignored_links: list[str] = []
+        self.led_to: dict[Path, int] = {}
 
     def folders(self, folder: Path) -> list[Path]:
-        return sorted(Path(entry.path) for entry in self._visible(folder) if entry.is_dir() and self._may_follow(entry))
+        return sorted(Path(entry.path) for entry in self._visible(folder) if is_dir(entry) and self._may_follow(entry))
 
-    def images(self, folder: Path, trail: tuple[Path, ...] = ()) -> Iterator[Path]:
+    def images(self, folder: Path, trail: tuple[Path, ...] = (), depth: int = 0) -> Iterator[Path]:
         """`trail`: the real folders from which links led here."""
+        if depth > DEEPEST:
+            raise UserError(f"The folders are nested too deeply (more than {DEEPEST}): {str(folder)[:200]}…")
         for entry in self._visible(folder):
-            if entry.is_dir():
-                if self._may_follow(entry, trail):
+            if is_dir(entry):
+                if self._may_follow(entry, trail) and not (entry.is_symlink() and self._seen_often(entry)):
                     here = (Path(os.path.realpath(folder)),) if entry.is_symlink() else ()
-                    yield from self.images(Path(entry.path), trail + here)
+                    yield from self.images(Path(entry.path), trail + here, depth + 1)
             elif Path(entry.name).suffix.lower() in IMAGE_SUFFIXES and self._may_follow(entry):
                 yield Path(entry.path)
+
+    def _seen_often(self, entry: os.DirEntry[str]) -> bool:
+        target = Path(os.path.realpath(entry.path))
+        self.led_to[target] = self.led_to.get(target, 0) + 1
+        if self.led_to[target] <= MOST_LINKS:
+            return False
+        self.ignored_links.append(Path(entry.path).relative_to(self.root).as_posix())
+        return True
 
     def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
         try:
@@ -49,3 +67,11 @@ class Walk:
             self.ignored_links.append(link.relative_to(self.root).as_posix())
             return False
         return True
+
+
+def is_dir(entry: os.DirEntry[str]) -> bool:
+    """A link to itself is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
+from proud.plain_files import open_plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,14 +87,8 @@ def json_bytes(value: Any, indent: int | None = None) -> bytes:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """A plain file's content. Pipes, devices and absurd sizes are refused before they can block or fill the memory."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:  # noqa: PTH123 (a Path cannot be opened without waiting for a pipe's other end)
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(f"{path.name} is not a plain file")
-        if about.st_size > most:
-            raise OSError(f"{path.name} is too large ({about.st_size:,} bytes, at most {most:,})")
+    """A plain file's content, if it is of a sensible size."""
+    with open_plain(path, most) as file:
         return file.read()
 
 
