@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from proud.bench.plan import Plan
     from proud.bench.worker import Outcome
+    from proud.config import RunConfig
     from proud.data.catalog import Catalog
 
 DESCRIPTION = (
@@ -45,6 +46,8 @@ class BenchArguments:
     """epochs of the main phase"""
     pretrain_epochs: Annotated[int, arg(help_behavior_hint="(default: the preset's)")] = -1
     """epochs over the labeled domain alone"""
+    equal_budget: Annotated[int, arg(help_behavior_hint="(default: off)")] = 0
+    """give every method the images, forward and backward, that so many main epochs of ProUD would cost"""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY=VALUE")] = ()
     """any other setting of the methods, as in --set alpha=1.0"""
     model: str = "auto"
@@ -177,10 +180,28 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
         seeds=seeds,
         combos=arguments.combos,
         overrides=pairs,
+        epochs=budget_epochs(arguments.equal_budget, catalog, run, methods, pairs) if arguments.equal_budget else None,
         note=arguments.note,
         data=name if arguments.root or name == "embedded" else f"{name} {fingerprint(catalog)}",
     )
     return catalog, plan
+
+
+def budget_epochs(
+    proud_epochs: int, catalog: Catalog, run: RunConfig, methods: list[str], pairs: dict[str, str]
+) -> dict[str, int]:
+    """Epochs per method for an equal budget, on domains of the mean size: the same for all combinations."""
+    from proud.bench.budget import equal_epochs
+    from proud.bench.plan import parse_settings
+    from proud.presets import preset
+
+    if "epochs" in pairs:
+        raise UserError("--equal-budget sets the epochs of every method; leave --epochs out.")
+    domains = [domain for domain in catalog.domains.values() if domain.entries]
+    sizes = [sum(entry.split != "val" for entry in domain.entries) for domain in domains]
+    mean = max(16, round(sum(sizes) / len(sizes)))
+    shape = {"labeled": mean, "unlabeled": (mean,) * (len(domains) - 2), "classes": 2}
+    return equal_epochs(shape, methods, preset(run.data, run.model) | parse_settings(pairs, methods), proud_epochs)
 
 
 def show_tables(arguments: BenchArguments, console: Console) -> int:

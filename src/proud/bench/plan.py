@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -78,16 +78,20 @@ def make_plan(
     seeds: Sequence[int],
     combos: str = "all",
     overrides: dict[str, str] | None = None,
+    epochs: dict[str, int] | None = None,
     note: str = "",
     data: str = "",
 ) -> Plan:
-    """`run` holds what all jobs share. Order: seed by seed, in each all combinations, in each all methods."""
+    """`run` holds what all jobs share; `epochs` are those of single methods. Order: seed by seed, in each all
+    combinations, in each all methods."""
     if len(domains) < 3:
         raise UserError(f"A bench needs three domains at least (labeled, unlabeled, test); {bench} has {len(domains)}.")
     chosen = parse_combos(combos, domains)
     values = parse_settings(overrides or {}, methods)
     base = preset(run.data, run.model)
     settings = {method: method_config(method, **base | values) for method in methods}
+    for method, count in (epochs or {}).items():
+        settings[method] = replace(settings[method], epochs=count)
     jobs = []
     for seed in seeds:
         for labeled, test in chosen:

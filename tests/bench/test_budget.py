@@ -1,0 +1,38 @@
+"""Equal budgets: counted images, and epochs that spend no more than ProUD's."""
+
+from __future__ import annotations
+
+import pytest
+
+from proud.bench.budget import build, epochs_within, equal_epochs, images_per_batch_image, total_images
+
+SHAPE = {"labeled": 64, "unlabeled": (64, 64), "classes": 2}
+SETTINGS = {"batch_size": 8, "pretrain_epochs": 3}
+
+
+@pytest.mark.parametrize(
+    ("method", "main"),
+    [
+        ("proud", 4),
+        ("proud-no-pml", 2),
+        ("erm", 1),
+        ("erm-noisemix", 2),
+        ("mean-teacher", 2),
+        ("fixmatch", 3),
+        ("rsc", 1),
+    ],
+)
+def test_images_are_counted(method: str, main: float) -> None:
+    assert images_per_batch_image(method, SETTINGS)["main"] == main
+
+
+def test_proud_itself_gets_its_own_epochs() -> None:
+    assert equal_epochs(SHAPE, ["proud"], SETTINGS, 20) == {"proud": 20}
+
+
+@pytest.mark.parametrize("method", ["erm", "fixmatch", "eid"])
+def test_no_method_spends_more_and_one_epoch_more_would(method: str) -> None:
+    budget = 50_000.0
+    epochs = epochs_within(SHAPE, method, SETTINGS, budget)
+    per_image, made = images_per_batch_image(method, SETTINGS), build(SHAPE, method, SETTINGS)
+    assert total_images(made, per_image, epochs) <= budget < total_images(made, per_image, epochs + 1)
