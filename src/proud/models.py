@@ -166,7 +166,7 @@ def load_backbone(backbone: nn.Module, path: Path) -> None:
         raise UserError(f"--weights {path}: no such file.")
     try:
         found = load_file(path)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, RuntimeError) as error:
         raise UserError(f"--weights {path}: not a readable safetensors file ({error}).") from error
     wanted = backbone.state_dict()
     missing = [key for key in wanted if key not in found and not key.endswith("num_batches_tracked")]
@@ -176,4 +176,7 @@ def load_backbone(backbone: nn.Module, path: Path) -> None:
             f"--weights {path} does not fit the model: {len(missing)} tensors missing (e.g. {missing[:3]}), "
             f"{len(wrong)} of another shape (e.g. {wrong[:3]})."
         )
+    broken = [key for key in wanted if key in found and not found[key].float().isfinite().all()]
+    if broken:
+        raise UserError(f"--weights {path} holds numbers that are infinite or not a number (e.g. in {broken[0]}).")
     backbone.load_state_dict({key: found[key].float() for key in wanted if key in found}, strict=False)

@@ -14,31 +14,53 @@ from torch import Tensor
 from proud.data.arrays import channels_last
 from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
 from proud.data.walk import Walk
+from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
+from proud.deploy.loading import read_model
 from proud.errors import UserError
 from proud.evaluation import forward_all
-from proud.models import ModelSpec, Net, build_net
-from proud.training.files import read_json, replacing, write_json, write_tensors
+from proud.models import ModelSpec, Net
+from proud.training.files import replacing, write_json, write_tensors
 from proud.training.machine import choose_device
 from proud.training.records import write_table
 from proud.training.run import MODEL_FORMAT
+from proud.trust.calibration import probabilities
+from proud.trust.fitted import Trust
 
 
 class Model:
-    """A trained network with its classes and input format."""
+    """A trained network with its classes and input format and, as far as its training left them, what it knows about
+    its own reliability (`trust`) and the prototypes of its classes."""
 
     def __init__(
-        self, net: Net, spec: ModelSpec, classes: tuple[str, ...], config: dict[str, Any], device: torch.device
+        self,
+        net: Net,
+        spec: ModelSpec,
+        classes: tuple[str, ...],
+        config: dict[str, Any],
+        device: torch.device,
+        trust: Trust | None = None,
+        prototypes: dict[str, Tensor] | None = None,
     ) -> None:
         self.net = net.to(device).eval()
         self.spec, self.classes, self.config, self.device = spec, classes, config, device
+        self.trust, self.prototypes = trust, prototypes
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits [N, K] of stored uint8 images [N, 3, S, S]."""
-        return forward_all(self.net, images, self.spec, self.device, "fp32")[1].cpu()
+        return self.outputs(images)[1]
+
+    def outputs(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [N, d] and logits [N, K] of stored uint8 images [N, 3, S, S]."""
+        features, logits = forward_all(self.net, images, self.spec, self.device, "fp32")
+        return features.cpu(), logits.cpu()
 
     def predict_proba(self, images: Any) -> np.ndarray:
-        """Class probabilities [N, K] of uint8 arrays, files, or all images of a folder (in `find_images` order)."""
-        return self.logits(self._decoded(images)).softmax(1).numpy()
+        """Class probabilities [N, K] of uint8 arrays, files, or all images of a folder (in `find_images` order).
+
+        They are calibrated if the model was trained with validation images.
+        """
+        temperature = self.trust.temperature if self.trust else 1.0
+        return probabilities(self.logits(self._decoded(images)), temperature).float().numpy()
 
     def predict(self, images: Any) -> np.ndarray:
         """Class names [N]."""
@@ -54,14 +76,15 @@ class Model:
         with replacing(folder / "model.safetensors") as part:
             write_tensors(part, self.net.state_dict(), MODEL_FORMAT)
         about = {"classes": list(self.classes), "spec": asdict(self.spec), "config": self.config}
-        write_json(folder / "model.json", {"format": MODEL_FORMAT} | about)
+        if self.prototypes:
+            with replacing(folder / PROTOTYPES) as part:
+                write_tensors(part, self.prototypes, "proud-prototypes-1")
+        trust = {"trust": self.trust.as_json()} if self.trust else {}
+        write_json(folder / "model.json", {"format": MODEL_FORMAT} | about | trust)
 
 
 def load_model(folder: Path | str, device: str = "auto") -> Model:
     """A model from a run's folder: `model.safetensors` and `model.json`; nothing in them is ever executed."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.")
@@ -69,27 +92,9 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
         unfinished = (folder / "run.json").is_file()
         hint = "its training has not finished (go on with --resume)" if unfinished else "it is not a run's folder"
         raise UserError(f"{folder} holds no model.json: {hint}.")
-    try:
-        about = read_json(folder / "model.json")
-        if about["format"] != MODEL_FORMAT:
-            raise ValueError(f"format {about['format']!r}")
-        given = about["spec"]
-        spec = ModelSpec(
-            name=str(given["name"]),
-            classes=int(given["classes"]),
-            size=int(given["size"]),
-            mean=tuple(float(v) for v in given["mean"]),  # type: ignore[arg-type]
-            std=tuple(float(v) for v in given["std"]),  # type: ignore[arg-type]
-        )
-        classes = tuple(str(name) for name in about["classes"])
-        if len(classes) != spec.classes or not 0 < spec.size <= 4096 or spec.classes > 100_000:
-            raise ValueError("classes or size out of range")
-        tensors = load_file(folder / "model.safetensors")
-        net = build_net(spec)
-        net.load_state_dict(tensors)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{folder} does not hold a model of this program: {error}") from error
-    return Model(net, spec, classes, about.get("config", {}), choose_device(device))
+    net, spec, classes, config = read_model(folder)
+    trust, prototypes = read_reliability(folder, spec.classes, net.num_features)
+    return Model(net, spec, classes, config, choose_device(device), trust, prototypes)
 
 
 def is_files(images: Any) -> bool:
@@ -116,9 +121,16 @@ def find_images(where: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def predict_files(
-    model: Model, files: list[Path], *, skip_bad: bool = False, progress: bool = False, piece: int = 2048
+    model: Model,
+    files: list[Path],
+    *,
+    asked: Asked | None = None,
+    skip_bad: bool = False,
+    progress: bool = False,
+    piece: int = 2048,
 ) -> tuple[list[dict[str, Any]], list[BadFile]]:
-    """One row per readable image: path, label, confidence."""
+    """One row per readable image: path, label, confidence and, if the model has them, what `answers` adds."""
+    asked = asked or Asked()
     rows: list[dict[str, Any]] = []
     bad: list[BadFile] = []
     for start in range(0, len(files), piece):
@@ -129,9 +141,8 @@ def predict_files(
         bad += unreadable
         if not len(images):
             continue
-        confidence, label = model.logits(images).softmax(1).max(1)
-        for place, k, p in zip(kept, label.tolist(), confidence.tolist(), strict=True):
-            rows.append({"path": str(part[place]), "label": model.classes[k], "confidence": round(p, 6)})
+        for place, answer in zip(kept, answers(model, images, asked), strict=True):
+            rows.append({"path": str(part[place])} | answer)
     if bad and not skip_bad:
         raise bad_files_error(bad)
     return rows, bad
