@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from tyro.conf import Positional
 
 import proud
 from proud.config import Options, RunConfig, Switch, choose_model, word
+from proud.ending import ending_well, say
 from proud.errors import UserError
 
 # name -> (where its function is, what it is for)
@@ -34,24 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main() -> None:
     """Entry point: one clear line for what the user can mend, a traceback for what only we can."""
     warnings.showwarning = show_warning
-    try:
-        code = run(sys.argv[1:])
-        sys.stdout.flush()
-    except UserError as error:
-        print(f"proud: {error}", file=sys.stderr)
-        code = 2
-    except KeyboardInterrupt:
-        print("proud: interrupted", file=sys.stderr)
-        code = 130
-    except BrokenPipeError:  # as in `proud train --help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":
-            raise
-        print("proud: the GPU's memory is too small for this: lower --batch-size or --size.", file=sys.stderr)
-        code = 2
-    sys.exit(code)
+    sys.exit(ending_well(lambda: run(sys.argv[1:])))
 
 
 def show_warning(
@@ -64,7 +47,7 @@ def show_warning(
 ) -> None:
     """Warnings of our own are for the user; those of libraries are not."""
     if category is UserWarning and Path(filename).is_relative_to(Path(__file__).parent):
-        print(f"proud: warning: {message}", file=sys.stderr)
+        say(f"warning: {message}", 0)
 
 
 def run(argv: list[str]) -> int:
