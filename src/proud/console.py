@@ -15,6 +15,7 @@ from rich.table import Table
 
 from proud.config import Options, RunConfig
 from proud.errors import UserError
+from proud.methods.group import ALONE, Group
 from proud.training import loop
 from proud.training.run import Stopped, default_folder, read_run
 from proud.training.run import train as train_run
@@ -76,18 +77,21 @@ def numbers(record: dict[str, Any]) -> str:
     return " · ".join(words)
 
 
-def train(run: RunConfig, settings: MethodConfig, options: Options) -> int:
+def train(run: RunConfig, settings: MethodConfig, options: Options, group: Group = ALONE) -> int:
     folder = options.out or default_folder(run)
     started = time.monotonic()
     try:
-        with TrainingBar(run.method, options.quiet) as bar:
-            result = train_run(run, settings, options, watch=bar)
+        with TrainingBar(run.method, options.quiet or group.rank > 0) as bar:
+            result = train_run(run, settings, options, watch=bar, group=group)
     except Stopped:
+        if group.rank:
+            return 130
         console.print(
             f"Stopped. Go on with the same command and [bold]--resume[/bold]; the run is in {escape(folder)}."
         )
         return 130
-    show_result(result, time.monotonic() - started)
+    if group.rank == 0:
+        show_result(result, time.monotonic() - started)
     return 0
 
 

@@ -62,6 +62,9 @@ class Method:
     USES_KNOWN: ClassVar[bool] = False
     """whether labels that the user adds to unlabeled images (`proud train --labels`) have an effect"""
 
+    DISTRIBUTED: ClassVar[bool] = False
+    """whether several processes may train one network: everything that mixes images asks `context.group`"""
+
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context
@@ -87,6 +90,7 @@ class Method:
         losses = self.losses(stage, rows, draws)
         self.optimizer.zero_grad()
         losses["loss"].backward()
+        self.context.group.average_gradients(self.net.parameters())
         self.optimizer.step()
         return {name: value.detach() for name, value in losses.items()}
 

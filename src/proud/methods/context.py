@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from proud.data.domain import UNKNOWN, TrainingData
+from proud.methods.group import ALONE, Group
 from proud.models import ModelSpec, Net, build_net
 
 
@@ -54,6 +55,7 @@ class Context:
     precision: Literal["fp32", "bf16"]
     weights: str
     seed: int
+    group: Group = ALONE
     known: Tensor | None = None  # [unlabeled rows]: labels that the user added, -1 elsewhere; None without any
 
     @property
@@ -88,6 +90,7 @@ def make_context(
     weights: str,
     seed: int,
     precision: Literal["fp32", "bf16"],
+    group: Group = ALONE,
 ) -> Context:
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
@@ -108,6 +111,7 @@ def make_context(
         precision=precision,
         weights=weights,
         seed=seed,
+        group=group,
         known=_known_labels(data, device),
     )
 
@@ -115,7 +119,5 @@ def make_context(
 def _known_labels(data: TrainingData, device: torch.device) -> Tensor | None:
     if all(domain.known is None for domain in data.unlabeled):
         return None
-    parts = [
-        torch.full((len(domain),), UNKNOWN) if domain.known is None else domain.known for domain in data.unlabeled
-    ]
+    parts = [torch.full((len(domain),), UNKNOWN) if domain.known is None else domain.known for domain in data.unlabeled]
     return torch.cat(parts).to(device)

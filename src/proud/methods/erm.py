@@ -26,6 +26,7 @@ class ERMConfig(MethodConfig):
 class ERM(Method):
     Config = ERMConfig
     config: ERMConfig
+    DISTRIBUTED = True
 
     def stages(self) -> list[Stage]:
         pools = {"labeled": len(self.context.labeled)}

@@ -5,11 +5,12 @@ Reads as Algorithm 1 of the paper; the equations are in `proud.ops`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from proud.lazy import ops, torch
 from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.group import ALONE, Group
 from proud.methods.statistics import batch_statistics
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from proud.methods.context import Context
+    from proud.methods.context import Context, ImagePool
     from proud.models import Net
     from proud.ops import PseudoLabels
     from proud.randomness import Draw, Draws, Randomness
@@ -57,6 +58,7 @@ class ProUD(Method):
     config: ProUDConfig
     ALSO_COMPILED = ("encode",)
     USES_KNOWN = True
+    DISTRIBUTED = True
 
     def __init__(self, config: ProUDConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -89,24 +91,34 @@ class ProUD(Method):
         self._labeled_prototypes = domains[0]
         for t, name in enumerate(context.unlabeled_names):
             start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
+            mine = [rows[self.sharing.span(len(rows))] for rows in self.chunks(size)]
             found = ops.dapp_streamed(
                 self.feature_chunks(f"dapp-{t}", start, size, random),
                 self.config.tau_uncertainty,
-                known=None if context.known is None else context.known[start : start + size],
+                reduce=self.sharing.sum,
+                known=None if context.known is None else context.known[start + torch.cat(mine)],
             )
+            found = self.whole(found, mine, size)
             self._domains[name] = found
             self.labels[start : start + size] = found.labels
             self.uncertainty[start : start + size] = found.uncertainty
             domains.append((found.prototypes, found.present))
         self.merged.copy_(ops.merge_prototypes(domains))
 
+    def whole(self, found: PseudoLabels, rows: list[Tensor], size: int) -> PseudoLabels:
+        """All images' pseudo-labels, of which each process has found those of its own rows."""
+        per_image = {name: getattr(found, name) for name in ("labels", "uncertainty", "agreement")}
+        return replace(found, **{name: self.sharing.place(value, rows, size) for name, value in per_image.items()})
+
     def labeled_prototypes(self, random: Randomness) -> tuple[Tensor, Tensor]:
         """C_{0,k}: the labeled domain's prototypes, from its true labels."""
         context = self.context
         total = torch.zeros_like(self.merged)
         for rows in self.chunks(len(context.labeled)):
-            features, _ = self.views_of(context.labeled.take(rows), "dapp-labeled", random)
-            total.index_add_(0, context.labels[rows].repeat(self.config.views), features.flatten(0, 1))
+            features, _ = self.views_of(context.labeled, rows, "dapp-labeled", random)
+            labels = context.labels[rows[self.sharing.span(len(rows))]]
+            total.index_add_(0, labels.repeat(self.config.views), features.flatten(0, 1))
+        total = self.sharing.sum(total)
         count = self.index.count.to(total.dtype) * self.config.views
         return total / count[:, None], self.index.count > 0
 
@@ -116,7 +128,7 @@ class ProUD(Method):
         def compute() -> Iterable[Chunk]:
             random.rewind(purpose)
             for rows in self.chunks(size):
-                yield self.views_of(self.context.unlabeled.take(start + rows), purpose, random)
+                yield self.views_of(self.context.unlabeled, start + rows, purpose, random)
 
         row_bytes = 4 * (self.net.num_features + self.context.classes)
         if size * self.config.views * row_bytes > KEEP_FEATURES_BYTES:
@@ -125,11 +137,22 @@ class ProUD(Method):
         whole = (torch.cat(features, 1), torch.cat(probs, 1))
         return lambda: [whole]
 
-    def views_of(self, images: Tensor, purpose: str, random: Randomness) -> Chunk:
-        """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views, in one forward pass."""
-        views, count, chunk = self.config.views, len(images), self.context.chunk_size
-        uniform = random.uniform(purpose, views, chunk, 9)
-        if count < chunk and self.config.dapp_bn == "running":  # one shape for all chunks; the filling is dropped again
+    @property
+    def sharing(self) -> Group:
+        """Who passes over the domains together. A domain's own batch statistics need whole chunks on every process."""
+        return self.context.group if self.config.dapp_bn == "running" else ALONE
+
+    def views_of(self, pool: ImagePool, rows: Tensor, purpose: str, random: Randomness) -> Chunk:
+        """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views of this process's n of the rows."""
+        views, chunk, mine = self.config.views, self.context.chunk_size, self.sharing.span(len(rows))
+        uniform = random.uniform(purpose, views, chunk, 9)[:, mine.start :]
+        images = pool.take(rows[mine])
+        count = len(images)
+        if not count:
+            widths = (self.net.num_features, self.context.classes)
+            return uniform.new_zeros(views, 0, widths[0]), uniform.new_zeros(views, 0, widths[1])
+        if self.sharing.size == 1 and count < chunk and self.config.dapp_bn == "running":
+            # one shape for all chunks; the filling is dropped again
             images = torch.cat([images, images.new_zeros(chunk - count, *images.shape[1:])])
         with batch_statistics(self.labeler(), own=self.config.dapp_bn == "domain"):
             features, probs = self.encode(images, uniform[:, : len(images)])
@@ -230,10 +253,12 @@ class ProUD(Method):
 
     def mixup_loss(self, features: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         """Cross-entropy with mixup of features."""
-        ratio, partner = draws["mixup_ratio"], draws["mixup_partner"]
+        group, ratio = self.context.group, draws["mixup_ratio"]
+        partner = group.part(draws["mixup_partner"].view(2, -1), 1).flatten()  # anyone in the global batch
+        everyone = group.gather(features, blocks=2)
         with self.autocast():
-            logits = self.net.head(ops.mixup(features, partner, ratio.to(features.dtype)))
-        return ops.mixup_cross_entropy(logits.float(), labels, labels[partner], ratio)
+            logits = self.net.head(ops.mixup(features, partner, ratio.to(features.dtype), among=everyone))
+        return ops.mixup_cross_entropy(logits.float(), labels, group.gather(labels, blocks=2)[partner], ratio)
 
     # ---- for records and reports
 

@@ -63,7 +63,8 @@ class ProUDPlus(ProUD, EMAMethod):
         if not self.config.center:
             return chunks
         domain = 1 + self.context.unlabeled.starts.index(start)
-        self.centers[domain] = sum(features.sum((0, 1)) for features, _ in chunks()) / (size * self.config.views)
+        total = sum((features.sum((0, 1)) for features, _ in chunks()), start=torch.zeros_like(self.centers[domain]))
+        self.centers[domain] = self.sharing.sum(total) / (size * self.config.views)
         self.domain_of[start : start + size] = domain
 
         def centred() -> Iterable[Chunk]:
@@ -95,6 +96,7 @@ class ProUDPlus(ProUD, EMAMethod):
         pml = ops.prototype_merging_loss(
             self.centred(features, rows), labels.repeat(repeats), self.merged, weights=weights
         )
+        pml = self.context.group.share_of_mean(pml, weights)
         labeled = torch.cat(features.split(batch)[::2])
         cross_entropy = torch.nn.functional.cross_entropy(self.net.head(labeled), labels.repeat(repeats // 2))
         return {"pml": (config.alpha, pml), "labeled": (config.labeled_weight, cross_entropy)}

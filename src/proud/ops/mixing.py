@@ -61,9 +61,10 @@ def sample_match(labels: Tensor, index: ClassIndex, uniform: Tensor) -> Tensor:
     return index.order[index.start[labels] + offset]
 
 
-def mixup(features: Tensor, partner: Tensor, ratio: Tensor) -> Tensor:
-    """Feature mixup: ratio z + (1 - ratio) z[partner]. [N,d], [N], scalar or [N] -> [N,d]."""
-    return torch.lerp(features[partner], features, per_sample(ratio.to(features.dtype), features))
+def mixup(features: Tensor, partner: Tensor, ratio: Tensor, among: Tensor | None = None) -> Tensor:
+    """Feature mixup: ratio z + (1 - ratio) z[partner], partners `among` others if given. [N,d], [N] -> [N,d]."""
+    partners = (features if among is None else among)[partner]
+    return torch.lerp(partners, features, per_sample(ratio.to(features.dtype), features))
 
 
 def beta_quantile(uniform: Tensor, a: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,19 +18,16 @@ from proud.errors import UserError
 from proud.evaluation import Evaluator
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness
-from proud.training.checkpoint import Position, load_checkpoint, save_checkpoint
-from proud.training.folder import refuse_difference
-from proud.training.records import Records, write_pseudo_labels
+from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
+from proud.training.folder import refuse_difference, tidy
+from proud.training.machine import Stopped
+from proud.training.records import NoRecords, Records, write_pseudo_labels
 from proud.training.snapshot import moment_of, save_snapshot
 from proud.trust.diagnosis import site_signals
 
 LAST_EPOCHS = 5  # a run's score is the mean over these
 CHECKPOINT_SECONDS = 1.0  # epochs shorter than this share a checkpoint
 BEFORE = "loop.before/"  # the loop's own tensors in a checkpoint
-
-
-class Stopped(Exception):
-    """The run was asked to stop; the last checkpoint is its state."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,12 @@ def plain_epoch(
     method: Method, stage: Stage, rows: dict[str, Tensor], random: Randomness, after_step: Callable[[int], None]
 ) -> dict[str, Tensor]:
     """All steps of an epoch, one after another. Returns each loss as a [steps] tensor."""
-    wanted = method.draws(stage)
+    wanted, group = method.draws(stage), method.context.group
     history: dict[str, list[Tensor]] = {}
     for step in range(stage.steps):
         batch = {name: chosen[step] for name, chosen in rows.items()}
-        for name, loss in method.step(stage, batch, random.draws(wanted)).items():
+        draws = group.part_of_draws(wanted, random.draws(wanted))
+        for name, loss in method.step(stage, batch, draws).items():
             history.setdefault(name, []).append(loss)
         after_step(step)
     return {name: torch.stack(losses) for name, losses in history.items()}
@@ -74,11 +72,13 @@ class Loop:
     ) -> None:
         context = method.context
         self.method, self.task, self.folder, self.config = method, task, folder, config
+        self.group = context.group
+        self.writes = self.group.rank == 0  # one process alone
         self.eval_every, self.run_epoch, self.watch, self.should_stop = eval_every, run_epoch, watch, should_stop
         self.random = Randomness(context.seed, context.device)
         self.evaluator = Evaluator(task.evaluation, context.spec, context.device, context.precision)
-        self.records = Records(folder / "records.jsonl")
-        self.timings = Records(folder / "timings.jsonl")
+        keep = Records if self.writes else NoRecords
+        self.records, self.timings = keep(folder / "records.jsonl"), keep(folder / "timings.jsonl")
         self.position = Position()
         self.stages = method.stages()
         self._saved_at = -math.inf
@@ -87,11 +87,17 @@ class Loop:
 
     def restore(self) -> None:
         """Go back to the newest intact checkpoint, or to the very start when there is none."""
+        self.position = Position(**self.group.from_first(self._restore))
+        self.group.share_state(self.method)
+
+    def _restore(self) -> dict[str, int]:
+        tidy(self.folder)
         found = load_checkpoint(self.folder / "checkpoints")
         if found is not None:
             state, self.position, config = found
             refuse_difference(self.folder, config, self.config)
-            self.method.load_state_dict(state)
+            check_position(self.position, self.stages, self.folder)
+            load_into(self.method, state, self.folder)
             self._before = {
                 key.removeprefix(BEFORE): labels.to(self.method.context.device)
                 for key, labels in state.items()
@@ -99,6 +105,7 @@ class Loop:
             }
         for file in (self.records, self.timings):
             file.cut(self.position.records)
+        return asdict(self.position)
 
     def run(self) -> list[dict[str, Any]]:
         """Train to the end; returns all records."""
@@ -116,37 +123,41 @@ class Loop:
         method.begin_epoch(stage, epoch, random)
         labeled = time.perf_counter()
         last_stage = stage is self.stages[-1]
-        moment = moment_of(epoch, stage.epochs) if last_stage else None
+        moment = moment_of(epoch, stage.epochs) if last_stage and self.writes else None
         if moment:
             path = self.folder / "snapshots" / f"{moment}.safetensors"
             save_snapshot(path, method, self.task, self.evaluator, random)
         if moment == "last":
             write_pseudo_labels(self.folder / "pseudo_labels.csv", method.pseudo_labels(), self.task)
         record: dict[str, Any] = {"stage": stage.name, "epoch": epoch + 1, "step": stage.steps}
-        record |= {"domains": self._domains()} if method.pseudo_labels() else {}
+        record |= {"domains": self._domains()} if method.pseudo_labels() and self.writes else {}
 
         def after_step(step: int) -> None:
-            if self.should_stop():
+            if self.group.any(self.should_stop()):
                 raise Stopped
             self.watch(Progress(stage.name, epoch + 1, stage.epochs, step + 1, stage.steps))
 
         rows = {
-            name: random.rows(name, population, stage.steps, method.config.batch_size).to(method.context.device)
+            name: self.group.part(random.rows(name, population, stage.steps, method.config.batch_size), 1).to(
+                method.context.device
+            )
             for name, population in stage.pools.items()
         }
         trained = time.perf_counter()
         losses = self.run_epoch(method, stage, rows, random, after_step)
+        losses = {name: self.group.mean(values) for name, values in losses.items()}
         record["losses"] = self._mean_losses(losses, stage, epoch)
         stepped = time.perf_counter()
         final = self.position.records >= sum(stage.epochs for stage in self.stages) - LAST_EPOCHS
-        if final or (self.position.records + 1) % self.eval_every == 0:
+        if self.writes and (final or (self.position.records + 1) % self.eval_every == 0):
             record |= self.evaluator.scores(method.network())
         self.records.append(record)
         timing = {"begin": labeled - started, "steps": stepped - trained, "evaluation": time.perf_counter() - stepped}
         self.timings.append({"stage": stage.name, "epoch": epoch + 1, **timing})
         self.position = Position(self.position.stage, epoch + 1, self.position.records + 1)
         ended = last_stage and epoch + 1 == stage.epochs
-        if ended or time.monotonic() - self._saved_at >= CHECKPOINT_SECONDS:
+        recent = 0 <= time.monotonic() - self._saved_at < CHECKPOINT_SECONDS  # a clock may jump back
+        if self.writes and (ended or not recent):
             before = {f"{BEFORE}{name}": labels for name, labels in self._before.items()}
             save_checkpoint(self.folder / "checkpoints", method.state_dict() | before, self.position, self.config)
             self._saved_at = time.monotonic()
@@ -162,6 +173,8 @@ class Loop:
         return {name: values.float().mean().item() for name, values in losses.items()}
 
     def _diverged(self, what: str, stage: Stage, epoch: int, step: int) -> NoReturn:
+        if not self.writes:
+            raise SystemExit(2)  # every process sees it; one tells
         raise UserError(
             f"{what} in stage {stage.name}, epoch {epoch + 1}, step {step + 1} of {stage.steps}. The last good "
             f"checkpoint is kept in {self.folder / 'checkpoints'}. A lower --lr usually helps; it needs a new --out."

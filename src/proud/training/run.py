@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -19,11 +21,23 @@ from proud.errors import UserError
 from proud.methods import method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context
+from proud.methods.group import ALONE, Group
 from proud.models import model_spec
-from proud.training.files import read_json, replacing, write_json, write_tensors
-from proud.training.folder import FORMAT, check_folder, clear, default_folder, read_run, refuse_other_data
+from proud.training.distributed import check_method
+from proud.training.files import replacing, write_json, write_tensors
+from proud.training.folder import (
+    FORMAT,
+    check_folder,
+    clear,
+    default_folder,
+    held,
+    read_result,
+    read_run,
+    refuse_other_data,
+)
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
 from proud.training.machine import choose_device, choose_threads, environment, stop_signals
+from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import last_prototypes, save_trust
 
 MODEL_FORMAT = "proud-model-1"
@@ -56,31 +70,47 @@ def train(
     *,
     task: Task | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
+    group: Group = ALONE,
 ) -> dict[str, Any]:
-    """Train and save; returns the run's result, which is also in OUT/result.json."""
-    check(run, method_config, options)
+    """Train and save; returns the run's result, which is also in OUT/result.json.
+
+    With a `group` of processes all of them call this; the first one writes, and it alone gets the result.
+    """
+    with group.together():
+        check(run, method_config, options)
+        check_method(group, run.method, method_class(run.method), method_config.batch_size)
     folder = Path(options.out or default_folder(run))
     config = flat(run, method_config)
-    before = check_folder(folder, config, options)
-    if before is not None and (folder / "result.json").is_file():
-        return read_json(folder / "result.json")
-    device = choose_device(options.device)
-    # sums depend on the number of threads: a resumed run keeps it
-    threads = choose_threads(options.threads or (before or {}).get("threads", 0))
-    if task is None:
-        task, model = load_task(run, progress=not options.quiet)
-    else:
-        model = choose_model(run.model, task.size)
-        check_network(run, model, task.size)
-    if before is not None:
-        refuse_other_data(folder, before["task"], task.report)
-    spec = model_spec(model, len(task.training.classes), task.size)
-    precision = ("bf16" if device.type == "cuda" else "fp32") if run.precision == "auto" else run.precision
-    context = make_context(task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision)
-    method = method_class(run.method)(method_config, context)
-    if before is None:  # only now, when all that can be wrong has been looked at, may an earlier run go
+    with ExitStack() as stack:
+
+        def take() -> None:
+            check_folder(folder, config, options)
+            stack.enter_context(held(folder))
+
+        group.from_first(take)
+        return _train(run, method_config, options, folder, config, task, watch, group)
+
+
+def _train(
+    run: RunConfig,
+    method_config: MethodConfig,
+    options: Options,
+    folder: Path,
+    config: dict[str, Any],
+    task: Task | None,
+    watch: Callable[[Progress], None],
+    group: Group,
+) -> dict[str, Any]:
+    before, finished = group.from_first(lambda: stored_run(folder, config, options))
+    if finished is not None:
+        return finished
+    with group.together():
+        task, method, about = build(run, method_config, options, folder, before, task, group)
+    group.prepare(method)
+    device = method.context.device
+    if before is None and group.rank == 0:
+        # only now, when all that can be wrong has been looked at, may an earlier run go
         clear(folder)
-        about = {"task": task.report, "model": asdict(spec), "threads": threads, **environment(device)}
         write_json(folder / "run.json", {"format": FORMAT, "config": config, **about})
     with stop_signals() as should_stop:
         loop = Loop(
@@ -94,13 +124,60 @@ def train(
             should_stop=should_stop,
         )
         loop.restore()
-        records = loop.run()
+        try:
+            records = loop.run()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            context = method.context
+            del method, loop  # their memory is needed for finding out
+            raise UserError(too_large(error, method_class(run.method), method_config, context)) from None
     prototypes = last_prototypes(loop)
+    if group.rank:
+        return {}
     trust = save_trust(folder, loop, records, prototypes)
     save_model(folder, method, task, config, trust)
     result = summary(records) | {"folder": str(folder)}
     write_json(folder / "result.json", result)
     return result
+
+
+def stored_run(folder: Path, config: dict[str, Any], options: Options) -> tuple[dict[str, Any] | None, Any]:
+    """The description of a run to be resumed, and its result if it is finished."""
+    before = check_folder(folder, config, options)  # again: another process may have finished it meanwhile
+    return before, None if before is None else read_result(folder)
+
+
+def build(
+    run: RunConfig,
+    method_config: MethodConfig,
+    options: Options,
+    folder: Path,
+    before: dict[str, Any] | None,
+    task: Task | None,
+    group: Group,
+) -> tuple[Task, Method, dict[str, Any]]:
+    """Images, networks, and what run.json says of them."""
+    device = choose_device(group.device(options.device))
+    # sums depend on the number of threads: a resumed run keeps it
+    kept = (before or {}).get("threads", 0) if (before or {}).get("processes", 1) == group.size else 0
+    threads = choose_threads(options.threads or kept, group.here)
+    if task is None:
+        task, model = load_task(run, progress=not options.quiet and group.rank == 0)
+    else:
+        model = choose_model(run.model, task.size)
+        check_network(run, model, task.size)
+    if before is not None:
+        refuse_other_data(folder, before["task"], task.report)
+    spec = model_spec(model, len(task.training.classes), task.size)
+    precision = ("bf16" if device.type == "cuda" else "fp32") if run.precision == "auto" else run.precision
+    context = make_context(
+        task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision, group=group
+    )
+    about = {"task": task.report, "model": asdict(spec), "threads": threads, **environment(device)}
+    if group.size > 1:
+        about["processes"] = group.size
+    return task, method_class(run.method)(method_config, context), about
 
 
 def check_network(run: RunConfig, model: str, size: int) -> None:
@@ -115,6 +192,10 @@ def check_network(run: RunConfig, model: str, size: int) -> None:
 
 def choose_epoch(method: Method, options: Options, device: torch.device) -> Callable[..., Any]:
     if not options.fast or device.type != "cuda":
+        return plain_epoch
+    if method.context.group is not ALONE:
+        if method.context.group.rank == 0:
+            warnings.warn("plain steps: CUDA graphs are for one process without torchrun", stacklevel=2)
         return plain_epoch
     from proud.training.fast import FastEpochs
 
