@@ -1,0 +1,119 @@
+"""How a whole run grows with the number of unlabeled domains: ProUD against EID, on made-up domains of one size.
+
+Usage: python benchmarks/scalability.py --out benchmarks/results/scalability.json --figure docs/images/scalability.png
+
+ProUD has one network for all domains; EID one adaptation model per domain, and trains each in turn. The time of a run
+is what its stages cost: steps timed per kind of stage, times their number, plus what begins each epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proud.bench.budget import kind
+from proud.methods.base import Method
+from proud.randomness import Randomness
+from proud.speed import SHAPES, build, made_up_task, seconds_of
+from proud.training.fast import FastEpochs
+from proud.training.files import write_json
+from proud.training.loop import plain_epoch
+from proud.training.machine import choose_device, environment
+
+DOMAINS = (2, 4, 8)
+
+
+def run_seconds(method: Method, device: torch.device, steps: int) -> float:
+    """A whole run, from a few steps of every kind of stage."""
+    random = Randomness(2022, device)
+    cost: dict[str, tuple[float, float]] = {}
+    total = 0.0
+    for stage in method.stages():
+        if kind(stage) not in cost:
+            random.begin_epoch(stage.name, 0)
+            method.begin_epoch(stage, 0, random)
+            begin = seconds_of(lambda stage=stage: method.begin_epoch(stage, 0, random), device)
+            size = method.config.batch_size
+            rows = {
+                pool: random.rows(pool, population, stage.steps, size).to(device)
+                for pool, population in stage.pools.items()
+            }
+            some = {pool: table.repeat(-(-steps // len(table)), 1)[:steps] for pool, table in rows.items()}
+            short = stage.__class__(stage.name, 1, steps, stage.pools)
+            epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch
+            epoch(method, short, some, random, lambda step: None)
+            cost[kind(stage)] = (
+                begin,
+                seconds_of(
+                    lambda: epoch(method, short, some, random, lambda step: None),  # noqa: B023
+                    device,
+                ),
+            )
+        begin, seconds = cost[kind(stage)]
+        total += stage.epochs * (begin + seconds / steps * stage.steps)
+    return total
+
+
+def measure(data: str, device: torch.device, steps: int, **settings: Any) -> list[dict[str, Any]]:
+    rows = []
+    for name in ("proud", "eid"):
+        for domains in DOMAINS:
+            shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            precision = "bf16" if device.type == "cuda" else "fp32"
+            method = build(shape, data, name, made_up_task(shape), device, precision, **settings)
+            seconds = run_seconds(method, device, steps)
+            state = sum(tensor.numel() * tensor.element_size() for tensor in method.state_dict().values())
+            peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else None
+            rows.append(
+                {"method": name, "domains": domains, "run_s": seconds, "state_bytes": state, "peak_bytes": peak}
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    for name in ("proud", "eid"):
+        mine = [row for row in rows if row["method"] == name]
+        domains = [row["domains"] for row in mine]
+        label = {"proud": "ProUD", "eid": "EID"}[name]
+        axes[0].plot(domains, [row["run_s"] / mine[0]["run_s"] for row in mine], marker="o", label=label)
+        axes[1].plot(domains, [row["state_bytes"] / 2**20 for row in mine], marker="o", label=label)
+    axes[0].set(xlabel="unlabeled domains", ylabel="time of a run, against 2 domains", xticks=DOMAINS, ylim=(0, None))
+    axes[1].set(xlabel="unlabeled domains", ylabel="networks and optimizers, MiB", xticks=DOMAINS, ylim=(0, None))
+    axes[0].legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", choices=SHAPES, default="digits-dg")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--figure", type=Path)
+    arguments = parser.parse_args()
+    device = choose_device(arguments.device)
+    rows = measure(arguments.data, device, arguments.steps, batch_size=arguments.batch_size)
+    command = shlex.join(["python", "benchmarks/scalability.py", *sys.argv[1:]])
+    write_json(arguments.out, {"rows": rows, "data": arguments.data, "command": command, **environment(device)})
+    if arguments.figure:
+        draw(rows, arguments.figure)
+
+
+if __name__ == "__main__":
+    main()
