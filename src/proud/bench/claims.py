@@ -13,18 +13,20 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from proud.errors import UserError
+from proud.training.files import telling_why
 
 
 @contextmanager
 def claim(path: Path) -> Iterator[bool]:
     """Yields whether the job is ours for the time of the block."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with telling_why(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if not _lock(handle, path):
             yield False
@@ -34,8 +36,9 @@ def claim(path: Path) -> Iterator[bool]:
             "pid": os.getpid(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(about).encode(), 0)
+        with suppress(OSError):  # who holds it is said for people; a full disk must not matter
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(about).encode(), 0)
         try:
             yield True
         finally:

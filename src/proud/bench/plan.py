@@ -18,6 +18,8 @@ from proud.presets import preset
 if TYPE_CHECKING:
     from proud.data.catalog import Catalog
 
+LONGEST_NAME = 150
+
 Combo = tuple[str, str]
 """(labeled domain, test domain); all the others are unlabeled."""
 
@@ -52,8 +54,8 @@ class Job:
         text = "-".join(map(str, self.key))
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
         # domain names with blanks, slashes or dashes could meet in one file name
-        odd = plain != text or "-" in self.run.labeled + self.run.test
-        return f"{plain}-{hashlib.sha256(repr(self.key).encode()).hexdigest()[:8]}" if odd else plain
+        odd = plain != text or "-" in self.run.labeled + self.run.test or len(text) > LONGEST_NAME
+        return f"{plain[:LONGEST_NAME]}-{hashlib.sha256(repr(self.key).encode()).hexdigest()[:8]}" if odd else plain
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from proud.bench.plan import Job, Key, Plan
 from proud.config import RunConfig, config_difference, flat
 from proud.errors import UserError
 from proud.methods import METHODS, method_config
+from proud.training.files import json_bytes, make_folder, parse_json, sync_folder, telling_why
 
 FORMAT = "proud-result-1"
 CELL = ("labeled", "test", "unlabeled", "seed")
@@ -38,7 +38,11 @@ class Results:
 
     def add(self, row: Row) -> bool:
         """Append unless this run is there already; a line torn by a killed process is cut off first."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with telling_why(self.path):
+            make_folder(self.path.parent)
+            return self._add(row)
+
+    def _add(self, row: Row) -> bool:
         with self.path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -48,9 +52,10 @@ class Results:
                 file.truncate(len(whole))
             if key_of(row) in {key_of(known) for known in parse_rows(whole, self.path)}:
                 return False
-            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            file.write(json_bytes(row) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(self.path.parent)
         return True
 
 
@@ -68,10 +73,12 @@ def parse_rows(content: bytes, path: Path) -> list[Row]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             key_of(row)
-            float(row["test_accuracy"])
-        except (ValueError, KeyError, TypeError) as error:
+            whole = isinstance(row["config"], dict) and 0 <= float(row["test_accuracy"]) <= 1
+            if not whole or not isinstance(row["bench"], str):
+                raise ValueError("no accuracy, bench or config of a run")
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise UserError(f"{path}, line {number} is not a result of proud bench ({error}).") from error
         if row.get("format") != FORMAT:
             raise UserError(f"{path}, line {number}: its format is {row.get('format')!r}, not {FORMAT!r}.")

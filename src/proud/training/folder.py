@@ -16,6 +16,7 @@ from proud.errors import UserError
 from proud.training.files import make_folder, read_json, remove_parts, telling_why
 
 FORMAT = "proud-run-1"
+LONGEST_NAME = 60  # letters; a folder's name may have 255 bytes
 RUN_FILES = (
     "result.json",
     "records.jsonl",
@@ -33,7 +34,7 @@ RUN_FILES = (
 def default_folder(run: RunConfig) -> str:
     data = Path(run.data).resolve().stem
     name = f"{data}-{run.labeled}-{run.test}-{run.method}-{run.seed}"
-    return str(Path("runs") / re.sub(r"[^\w.-]+", "_", name))
+    return str(Path("runs") / re.sub(r"[^\w.-]+", "_", name)[-LONGEST_NAME:])
 
 
 def check_folder(folder: Path, config: dict[str, Any], options: Options) -> dict[str, Any] | None:

@@ -109,3 +109,8 @@ def safe_cell(value: Any) -> Any:
     first = value.lstrip("".join(map(chr, range(33))) + "\x7f\xa0\ufeff")[:1]
     formula = first in tuple("=+-@＝＋－＠") or value[:1] in ("\t", "\r", "\n")
     return text_of(f"'{value}" if formula and value else value)
+
+
+def plain_cell(text: str) -> str:
+    """The text that `safe_cell` made safe."""
+    return text[1:] if text.startswith("'") and safe_cell(text[1:]) == text else text
