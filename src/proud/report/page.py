@@ -17,7 +17,7 @@ from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_file, panel_png
 from proud.report.gather import Bench, Run, gather
 from proud.report.sections import Block, Section, TableBlock, make_sections
-from proud.training.files import replacing
+from proud.training.files import replacing, telling_why
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -61,7 +61,7 @@ def write_report(
         "version": proud.__version__,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
     }
-    files.finish()
+    files.write()
     text = template().render(context)
     with replacing(out) as part:
         part.write_text(text, encoding="utf-8")
@@ -86,7 +86,8 @@ class Files:
 
     def __init__(self, out: Path, overwrite: bool) -> None:
         self.folder = out.with_name(f"{out.stem}_files")
-        self.names: list[str] = []
+        self.contents: dict[str, bytes] = {}
+        self.earlier: list[str] = []
         if out.is_dir():
             raise UserError(f"--out {out} is a folder: name the page to write, as in --out {out / 'report.html'}.")
         if out.suffix.lower() not in (".html", ".htm"):
@@ -100,8 +101,7 @@ class Files:
             raise UserError(f"{self.folder} holds files that are not a report's. Choose another --out.")
         if earlier is not None and not overwrite:
             raise UserError(f"{self.folder} holds an earlier report's files: another --out, or --overwrite.")
-        for name in earlier or []:
-            (self.folder / Path(name).name).unlink(missing_ok=True)
+        self.earlier = earlier or []
 
     def _earlier(self) -> list[str] | None:
         try:
@@ -110,16 +110,20 @@ class Files:
             return None
 
     def add(self, name: str, content: bytes | str) -> dict[str, str]:
-        """Write a file; returns what a link to it needs."""
-        self.names.append(name)
-        self.finish()  # first the list, then the file: an interrupted report can be replaced
-        with replacing(self.folder / name) as part:
-            part.write_bytes(content.encode() if isinstance(content, str) else content)
+        """Keep a file for the end; returns what a link to it needs."""
+        self.contents[name] = content.encode() if isinstance(content, str) else content
         return {"href": f"{quote(self.folder.name)}/{quote(name)}", "kind": name.rpartition(".")[2].upper()}
 
-    def finish(self) -> None:
-        with replacing(self.folder / MANIFEST) as part:
-            part.write_text(json.dumps({"files": [*self.names, MANIFEST]}, indent=1) + "\n", encoding="utf-8")
+    def write(self) -> None:
+        """First the list, then the files: an interrupted report can be replaced."""
+        with telling_why(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name in self.earlier:
+                (self.folder / Path(name).name).unlink(missing_ok=True)
+            listed = json.dumps({"files": [*self.contents, MANIFEST]}, indent=1) + "\n"
+            (self.folder / MANIFEST).write_text(listed, encoding="utf-8")
+            for name, content in self.contents.items():
+                (self.folder / name).write_bytes(content)
 
 
 # ---- from data to what the template shows

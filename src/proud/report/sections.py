@@ -206,11 +206,9 @@ def _confusion(runs: Sequence[Run]) -> Section:
 
 
 def _reliability(runs: Sequence[Run]) -> Section:
-    from proud.report.trust import temperature_of
-
     blocks: list[Block] = []
     for place, run in enumerate(runs, 1):
-        chart = reliability_chart(run, stem("reliability", place, run), temperature_of(run))
+        chart = reliability_chart(run, stem("reliability", place, run))
         if chart is not None:
             blocks.append(ChartBlock(chart.name, chart))
     if blocks:

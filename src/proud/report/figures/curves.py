@@ -23,10 +23,12 @@ def training_curves(run: Run, name: str) -> Chart | None:
     panels.append(Panel("Losses", lambda ax, theme: _losses(ax, theme, run)))
     marks = [Mark(f"{text}", line=style) for key, text, style in _scores(run) if _series(run, key)[0]]
     marks += [Mark(f"pseudo-labels of {site}", color=color, line="-") for site, color in _site_colors(run).items()]
-    caption = (
-        f"Training curves of {run.name}. Accuracy on the unseen domain and of the pseudo-labels, and the mean λ of "
-        "each unlabeled domain: the share of an unlabeled image in its mixture. A ratio drawn at random counts as 0.5."
-    )
+    caption = f"Training curves of {run.name}: accuracy on the unseen domain and on validation images."
+    if _site_colors(run):
+        caption = (
+            f"Training curves of {run.name}: accuracy on the unseen domain and of the pseudo-labels, and the mean λ of "
+            "each unlabeled domain, the share of an unlabeled image in its mix. A λ drawn from U(0, 1) counts 0.5."
+        )
     return Chart(name, caption, panels, marks)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PCA_TO = 50
+ITERATIONS = 500
+MANY_POINTS = 5000
 NUMBERED = 10  # with more classes than this, prototypes are numbered
 MERGED = "*"
 
@@ -34,6 +36,7 @@ def embed(features: NDArray[Any], seed: int = 0) -> NDArray[Any]:
     """[N, d] -> [N, 2] by Barnes-Hut t-SNE from a PCA start; the same numbers on every call."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     features = np.asarray(features, dtype=np.float32)
     if len(features) < 5:
@@ -43,8 +46,10 @@ def embed(features: NDArray[Any], seed: int = 0) -> NDArray[Any]:
     if not np.ptp(features, axis=0).any():
         return np.zeros((len(features), 2), dtype=np.float32)
     perplexity = min(30.0, (len(features) - 1) / 3)
-    tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=750, random_state=seed, n_jobs=2)
-    return tsne.fit_transform(features)
+    tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=ITERATIONS, random_state=seed)
+    # threads that wait for each other cost more than they bring on few points, and very much on a busy machine
+    with threadpool_limits(1 if len(features) < MANY_POINTS else 2):
+        return tsne.fit_transform(features)
 
 
 def feature_maps(runs: Sequence[Run], name: str, told: Callable[[str], None] = lambda text: None) -> Chart | None:
@@ -145,7 +150,8 @@ class Drawing:
                     continue
                 merged = kind == -1
                 ax.scatter(
-                    *self.places[chosen].T,
+                    self.places[chosen, 0],
+                    self.places[chosen, 1],
                     c=colors[points.classes[chosen]],
                     marker=MERGED if merged else SHAPES[kind % len(SHAPES)],
                     s=170 if merged else (75 if prototype else 9),
@@ -165,4 +171,6 @@ class Drawing:
     def _numbers(self, ax: Axes, theme: Theme) -> None:
         for row in np.flatnonzero(self.points.kind == -1):
             text = plain(str(self.points.classes[row] + 1))
-            ax.annotate(text, self.places[row], fontsize=6.5, color=theme.ink, xytext=(4, 4), textcoords="offset points")
+            ax.annotate(
+                text, self.places[row], fontsize=6.5, color=theme.ink, xytext=(4, 4), textcoords="offset points"
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, 
     panels = [
         Panel(
             f"{domain}: {text} certain",
-            lambda ax, theme, images=images: _draw_row(ax, theme, images, columns),
+            partial(_draw_row, images=images, columns=columns),
             0.95 * columns,
             1.75,
         )
@@ -144,7 +145,9 @@ def _draw_row(ax: Axes, theme: Theme, images: Sequence[Shown], columns: int) -> 
     for column, shown in enumerate(images):
         _place(ax, shown.image, column, 0, theme, shown.right)
         mark = {True: " ✓", False: " ✗", None: ""}[shown.right]
-        ax.text(column, -0.6, f"{plain(shown.label, 10)}{mark}\n{shown.uncertainty:.2f}", ha="center", va="top", fontsize=7)
+        ax.text(
+            column, -0.6, f"{plain(shown.label, 10)}{mark}\n{shown.uncertainty:.2f}", ha="center", va="top", fontsize=7
+        )
     _finish(ax, columns, -1.3)
 
 

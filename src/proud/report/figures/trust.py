@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from proud.report.figures.style import TEN, Chart, Panel, Theme, plain
 from proud.report.gather import Run
+from proud.report.trust import bins_of, expected_error, trust_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from proud.trust.calibration import Bin
+
 SETS = (("val", "labeled", "validation images of"), ("test", "test", "unseen domain"))
-BINS = 15
 WITH_NUMBERS, WITH_NAMES = 12, 40  # classes
 
 
 def measured_sets(run: Run) -> list[tuple[str, str]]:
     """(key in the outputs, what it is) of the sets with logits and labels."""
-    return [(key, f"{text} {run.config[role]}") for key, role, text in SETS if f"{key}/logits" in run.outputs]
+    return [
+        (key, f"{text} {run.config[role]}") for key, role, text in SETS if len(run.outputs.get(f"{key}/labels", ()))
+    ]
 
 
 # ---- confusion
@@ -73,7 +76,9 @@ class ConfusionDrawing:
             self._numbers(ax, share, theme)
         names = [plain(name, 14) for name in self.classes] if count <= WITH_NAMES else []
         size = 8 if count <= 20 else 5.5
-        ax.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names), default=0) > 2 else 0, fontsize=size)
+        ax.set_xticks(
+            range(len(names)), names, rotation=90 if max(map(len, names), default=0) > 2 else 0, fontsize=size
+        )
         ax.set_yticks(range(len(names)), names, fontsize=size)
         ax.tick_params(length=0)
         ax.set_xlabel("answer")
@@ -90,69 +95,40 @@ class ConfusionDrawing:
 # ---- reliability
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """Per bin of confidence: images, their mean confidence and their accuracy; and the expected calibration error."""
-
-    count: NDArray[Any]
-    confidence: NDArray[Any]
-    accuracy: NDArray[Any]
-
-    @property
-    def ece(self) -> float:
-        total = self.count.sum()
-        return float((self.count * np.abs(self.accuracy - self.confidence)).sum() / total) if total else 0.0
-
-
-def reliability(logits: NDArray[Any], labels: NDArray[Any], temperature: float = 1.0, bins: int = BINS) -> Reliability:
-    scaled = logits.astype(np.float64) / temperature
-    exp = np.exp(scaled - scaled.max(1, keepdims=True))
-    confidence = exp.max(1) / exp.sum(1)
-    right = logits.argmax(1) == labels
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    count = np.bincount(place, minlength=bins)
-    some = np.maximum(count, 1)
-    return Reliability(
-        count,
-        np.bincount(place, confidence, bins) / some,
-        np.bincount(place, right, bins) / some,
-    )
-
-
-def reliability_chart(run: Run, name: str, temperature: float | None = None) -> Chart | None:
+def reliability_chart(run: Run, name: str) -> Chart | None:
+    trust = trust_of(run)
     panels = []
     for key, text in measured_sets(run):
-        logits, labels = run.outputs[f"{key}/logits"], run.outputs[f"{key}/labels"]
-        before = reliability(logits, labels)
-        after = None if temperature is None else reliability(logits, labels, temperature)
-        panels.append(Panel(text, ReliabilityDrawing(before, after), 4.0, 3.6))
+        after = None if trust is None else bins_of(run, key, trust.temperature)
+        panels.append(Panel(text, ReliabilityDrawing(bins_of(run, key), after), 4.0, 3.6))
     if not panels:
         return None
     caption = (
         f"Reliability of {run.name}: bars are the accuracy of images with that confidence, the diagonal is perfect "
         "calibration; bars below it mean too much confidence. ECE is the mean gap."
     )
-    if temperature is not None:
-        caption += f" The line is after temperature scaling on source validation (T = {temperature:.2f})."
+    if trust is not None:
+        caption += f" The line is after temperature scaling on source validation (T = {trust.temperature:.2f})."
     return Chart(name, caption, panels, columns=2)
 
 
 class ReliabilityDrawing:
-    def __init__(self, before: Reliability, after: Reliability | None) -> None:
+    def __init__(self, before: list[Bin], after: list[Bin] | None) -> None:
         self.before, self.after = before, after
 
     def __call__(self, ax: Axes, theme: Theme) -> None:
-        before, bins = self.before, len(self.before.count)
-        centers = (np.arange(bins) + 0.5) / bins
-        share = before.count / max(before.count.max(), 1)
-        for center, value, weight in zip(centers, before.accuracy, share, strict=True):
-            ax.bar(center, value, width=0.92 / bins, color=TEN[0], alpha=0.35 + 0.65 * weight)
+        most = max(part.count for part in self.before)
+        for part in self.before:
+            width = part.high - part.low
+            strength = 0.35 + 0.65 * part.count / max(most, 1)
+            ax.bar(part.low + width / 2, part.accuracy, width=0.92 * width, color=TEN[0], alpha=strength)
         ax.plot([0, 1], [0, 1], color=theme.ink, linewidth=1, linestyle="--")
-        text = f"ECE {100 * before.ece:.1f} %"
+        text = f"ECE {100 * expected_error(self.before):.1f} %"
         if self.after is not None:
-            there = self.after.count > 0
-            ax.plot(self.after.confidence[there], self.after.accuracy[there], color=TEN[1], marker="o", markersize=4)
-            text += f" → {100 * self.after.ece:.1f} %"
+            there = [part for part in self.after if part.count]
+            places = [part.confidence for part in there], [part.accuracy for part in there]
+            ax.plot(*places, color=TEN[1], marker="o", markersize=4)
+            text += f" → {100 * expected_error(self.after):.1f} %"
         ax.text(0.03, 0.95, text, va="top", fontsize=11, fontweight="bold")
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.02)
