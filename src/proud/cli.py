@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("proud.cli:train_command", "train on your folders, a CSV or a benchmark"),
     "evaluate": ("proud.cli:evaluate_command", "measure a trained model on a labeled domain"),
     "predict": ("proud.cli:predict_command", "classify images with a trained model"),
+    "label-next": ("proud.label_cli:label_next_command", "which images of each site to label by hand next"),
     "bench": ("proud.cli:bench_command", "run a whole table: combinations of domains × seeds × methods"),
     "report": ("proud.report_cli:report_command", "write one HTML page about runs and benches"),
     "speed": ("proud.cli:speed_command", "measure how fast training is on this machine"),
@@ -176,6 +177,12 @@ class EvaluateArguments:
     """where to compute"""
     skip_bad: Switch = False
     """leave unreadable images out instead of stopping"""
+    coverage: float = 0.9
+    """how often prediction sets shall hold the true class; how often they do is measured"""
+    risk: float = 0.05
+    """the share of wrong answers that abstention shall allow; what it allows is measured"""
+    sets: Literal["lac", "aps"] = "lac"
+    """kind of prediction sets: the smallest (lac), or ones that adapt to each image (aps)"""
 
 
 def evaluate_command(argv: list[str]) -> int:
@@ -192,13 +199,19 @@ class PredictArguments:
     images: Annotated[Positional[tuple[Path, ...]], word("IMAGES ...", "(required)")] = ()
     """image files, or folders that are searched to any depth"""
     out: Annotated[Path, word("FILE")] = Path("predictions.csv")
-    """CSV file to write: path, label, confidence"""
+    """CSV file to write: path, label, confidence and, as far as the model has them, set, abstain, uncertainty"""
     overwrite: Switch = False
     """replace that file if it is there"""
     device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
     """where to compute"""
     skip_bad: Switch = False
     """leave unreadable images out instead of stopping"""
+    coverage: float = 0.9
+    """how often prediction sets hold the true class, on new images of the labeled domain"""
+    risk: float = 0.05
+    """abstain so that at most this share of the answers is wrong, on new images of the labeled domain"""
+    sets: Literal["lac", "aps"] = "lac"
+    """kind of prediction sets: the smallest (lac), or ones that adapt to each image (aps)"""
 
 
 def predict_command(argv: list[str]) -> int:

@@ -39,6 +39,8 @@ class RunConfig:
     """the unseen domain, for measuring only; `none`: train on all domains, measure on validation images alone"""
     unlabeled: Annotated[tuple[str, ...], word("DOMAIN ...", "(default: all the others)")] = ()
     """domains used without labels"""
+    labels: Annotated[str, word("FILE", "(optional)")] = ""
+    """CSV file (path,domain,label) with labels for a few images of unlabeled domains, as `proud label-next` asks"""
     method: Annotated[str, word("NAME")] = "proud"
     """training method"""
     model: Annotated[str, word("NAME")] = "auto"
@@ -89,6 +91,8 @@ def choose_model(model: str, native_side: int) -> str:
 def flat(run: RunConfig, method: MethodConfig) -> dict[str, Any]:
     """Both configs as one JSON-able dict, as stored beside every result."""
     values = asdict(run) | {"method_config": asdict(method)}
+    if not run.labels:  # as runs were stored before there was this setting
+        del values["labels"]
     return values | {"unlabeled": list(run.unlabeled)}
 
 

@@ -184,10 +184,32 @@ def evaluate(arguments: EvaluateArguments) -> int:
     table.add_section()
     table.add_row("all", str(row["images"]), f"{100 * row['accuracy']:.1f} %")
     console.print(table)
+    show_trust(row["trust"], arguments)
     return 0
 
 
+def show_trust(found: dict[str, Any] | None, arguments: EvaluateArguments) -> None:
+    if found is None:
+        console.print("The model was trained without validation images: nothing is calibrated.")
+        return
+    console.print(
+        f"calibration error (ECE) {100 * found['ece_before']:.1f} % → {100 * found['ece_after']:.1f} % with "
+        f"temperature {found['temperature']:.2f}"
+    )
+    console.print(
+        f"prediction sets hold the true class for {100 * found['coverage']:.1f} % of the images (asked: "
+        f"{100 * arguments.coverage:g} %), with {found['set_size']:.2f} classes on average"
+    )
+    wrong = "–" if found["risk"] is None else f"{100 * found['risk']:.1f} %"
+    console.print(
+        f"answers to {100 * found['answered']:.1f} % of the images, of these {wrong} wrong (allowed: "
+        f"{100 * arguments.risk:g} %)"
+    )
+    console.print("Coverage and risk are promised for the labeled domain alone; here they are measured.")
+
+
 def predict(arguments: PredictArguments) -> int:
+    from proud.deploy.answers import Asked, promise
     from proud.deploy.predict import find_images, load_model, predict_files, write_predictions
 
     if arguments.out.exists() and not arguments.overwrite:
@@ -196,13 +218,16 @@ def predict(arguments: PredictArguments) -> int:
         raise UserError("Name the images or folders to classify: proud predict RUN IMAGES --out predictions.csv")
     model = load_model(arguments.run, arguments.device)
     files = find_images(arguments.images)
-    rows, bad = predict_files(model, files, skip_bad=arguments.skip_bad, progress=True)
+    asked = Asked(arguments.coverage, arguments.risk, arguments.sets)
+    about = promise(model.trust, asked)
+    rows, bad = predict_files(model, files, asked=asked, skip_bad=arguments.skip_bad, progress=True)
     if not rows:
         raise UserError(f"None of the {len(files)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
     write_predictions(arguments.out, rows)
     console.print(
         f"{len(rows)} images → {escape(str(arguments.out))}" + (f"; {len(bad)} unreadable left out" if bad else "")
     )
+    console.print(about, soft_wrap=True)
     return 0
 
 

@@ -100,7 +100,7 @@ def test_predict_labels_new_images(trained: Path, tmp_path: Path) -> None:
     assert cli.run(["predict", str(trained), str(tmp_path), "--out", str(out), "--device", "cpu"]) == 0
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["path", "label", "confidence"]
+    assert list(rows[0]) == ["path", "label", "confidence", "set", "abstain", "uncertainty"]
     assert len(rows) == len(images)
     right = [row["label"] == labels[int(Path(row["path"]).stem)] for row in rows]
     assert np.mean(right) > 0.8

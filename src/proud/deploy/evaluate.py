@@ -13,6 +13,7 @@ from proud.data.roles import find_domain, sort_classes
 from proud.data.store import bad_files_error, decode_all, stored_side
 from proud.deploy.predict import Model, load_model
 from proud.errors import UserError
+from proud.trust.fitted import measure
 
 if TYPE_CHECKING:
     from proud.cli import EvaluateArguments
@@ -55,9 +56,14 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     if data in ("", "python") and not arguments.data:
         raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
     domain = read_domain(model, data, root, arguments.domain, arguments.skip_bad)
-    right = model.logits(domain.images).argmax(1) == domain.labels
+    logits = model.logits(domain.images)
+    right = logits.argmax(1) == domain.labels
     per_class = []
     for k, name in enumerate(model.classes):
         mine = domain.labels == k
         per_class.append((name, int(mine.sum()), int((mine & right).sum())))
-    return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class}
+    trust: dict[str, Any] | None = None
+    if model.trust:
+        found = measure(model.trust, logits, domain.labels, arguments.coverage, arguments.risk, arguments.sets)
+        trust = found | {"temperature": model.trust.temperature}
+    return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class, "trust": trust}

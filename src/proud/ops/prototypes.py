@@ -112,9 +112,7 @@ def dapp_streamed(
 
     hard, counts = _means_of_chunks((hard_sums(features, stated) for features, _, stated in pieces()), reduce)
     present = counts > 0
-    found = [
-        _decide(cosine_distance(widen(features), hard), tau, present, stated) for features, _, stated in pieces()
-    ]
+    found = [_decide(cosine_distance(widen(features), hard), tau, present, stated) for features, _, stated in pieces()]
     labels, entropy, agreement = (torch.cat(parts) for parts in zip(*found, strict=True))
     return PseudoLabels(labels, entropy, hard, present, agreement)
 

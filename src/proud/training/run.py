@@ -16,6 +16,7 @@ from proud.config import NOTHING, Options, RunConfig, check, choose_model, flat
 from proud.data.assemble import assemble
 from proud.data.benchmarks import catalog_for
 from proud.data.domain import Task
+from proud.data.labels import read_labels, state_labels
 from proud.data.native import native_side
 from proud.errors import UserError
 from proud.methods import method_class
@@ -45,6 +46,7 @@ MODEL_FORMAT = "proud-model-1"
 
 def load_task(run: RunConfig, progress: bool = False) -> tuple[Task, str]:
     """The run's images, and the name of its network."""
+    stated = read_labels(run.labels) if run.labels else []
     catalog = catalog_for(run.data, run.root or None)
     model = choose_model(run.model, native_side(catalog, run.labeled))
     size = model_spec(model, 2, run.size or None).size
@@ -60,7 +62,7 @@ def load_task(run: RunConfig, progress: bool = False) -> tuple[Task, str]:
         skip_bad=run.skip_bad,
         progress=progress,
     )
-    return task, model
+    return state_labels(task, stated, run.labels) if stated else task, model
 
 
 def train(
@@ -167,6 +169,7 @@ def build(
     else:
         model = choose_model(run.model, task.size)
         check_network(run, model, task.size)
+    check_known(task, run.method)
     if before is not None:
         refuse_other_data(folder, before["task"], task.report)
     spec = model_spec(model, len(task.training.classes), task.size)
@@ -178,6 +181,11 @@ def build(
     if group.size > 1:
         about["processes"] = group.size
     return task, method_class(run.method)(method_config, context), about
+
+
+def check_known(task: Task, method: str) -> None:
+    if any(domain.known is not None for domain in task.training.unlabeled) and not method_class(method).USES_KNOWN:
+        raise UserError(f"The method {method!r} has no use for labels of unlabeled images (--labels): proud has.")
 
 
 def check_network(run: RunConfig, model: str, size: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def site_score(signals: dict[str, float]) -> float:
 
 def diagnose(
     records: Sequence[dict[str, Any]],
-    look_at: dict[str, Sequence[dict[str, Any]]] | None = None,
+    look_at: Mapping[str, Sequence[dict[str, Any]]] | None = None,
     limits: Limits = LIMITS,
 ) -> list[Site]:
     """A verdict per site, from the records of a run (records.jsonl)."""

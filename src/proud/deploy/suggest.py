@@ -1,0 +1,89 @@
+"""`proud label-next`: the images of each unlabeled site whose labels would help a run most, as a table to fill in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from proud import ops
+from proud.data.assemble import assemble
+from proud.data.benchmarks import catalog_for
+from proud.data.domain import Task, UnlabeledDomain
+from proud.data.labels import read_labels, state_labels
+from proud.deploy.predict import Model, load_model
+from proud.errors import UserError
+from proud.training.folder import read_run
+from proud.training.records import write_table
+from proud.trust.calibration import probabilities
+from proud.trust.label_next import choose_images
+
+if TYPE_CHECKING:
+    from proud.label_cli import LabelNextArguments
+
+COLUMNS = ["path", "domain", "label", "guess", "uncertainty", "content"]
+
+
+def suggest(arguments: LabelNextArguments) -> dict[str, int]:
+    """Write the table; returns the number of images per site."""
+    if arguments.out.exists() and not arguments.overwrite:
+        raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
+    if arguments.k < 1:
+        raise UserError(f"--k must be at least 1, got {arguments.k}.")
+    model = load_model(arguments.run, arguments.device)
+    task = read_task(model, arguments.run, arguments.data, arguments.root)
+    rows, counts = [], {}
+    for domain in task.training.unlabeled:
+        paths = task.evaluation.audits[domain.name].paths
+        features, guess, doubt = judge(model, domain)
+        chosen = choose_images(features, doubt, arguments.k, domain.known).tolist()
+        for row in chosen:
+            named = model.classes[int(guess[row])]
+            rows.append([paths[row], domain.name, "", named, f"{doubt[row]:.4f}", domain.ids[row]])
+        counts[domain.name] = len(chosen)
+    write_table(arguments.out, COLUMNS, rows)
+    return counts
+
+
+def read_task(model: Model, folder: Path, data: str, root: str) -> Task:
+    """The run's own unlabeled images, with the labels that it was given."""
+    about = read_run(folder)
+    config, domains = about["config"], about["task"]["domains"]
+    if not data:
+        data, root = config.get("data", ""), root or config.get("root", "")
+        if data in ("", "python"):
+            raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
+    task = assemble(
+        catalog_for(data, root or None),
+        labeled=config["labeled"],
+        test=None,
+        unlabeled=[name for name, domain in domains.items() if domain["role"] == "unlabeled"],
+        size=model.spec.size,
+        val=config["val"],
+        seed=config["seed"],
+        skip_bad=config["skip_bad"],
+        progress=True,
+    )
+    if task.training.classes != model.classes:
+        raise UserError(f"The classes of {data} are not those that the model in {folder} was trained on.")
+    labels = config.get("labels")
+    return state_labels(task, read_labels(labels), labels) if labels else task
+
+
+def judge(model: Model, domain: UnlabeledDomain) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, guessed class and uncertainty: by the site's prototypes or, without such, by the classifier."""
+    features, logits = model.outputs(domain.images)
+    found = model.prototypes or {}
+    if f"site/{domain.name}" not in found:
+        probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
+        return features, probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
+    prototypes, present = found[f"site/{domain.name}"], found[f"present/{domain.name}"]
+    unit = normalize(features, dim=1)
+    if bool(found["center"].any()):  # the method takes each domain's mean off
+        unit = unit - unit.mean(0)
+    distances = ops.cosine_distance(unit, prototypes)
+    tau = float(model.config["method_config"]["tau_uncertainty"])
+    guess = ops.nearest_prototype(unit, prototypes, present)
+    return features, guess, ops.uncertainty(distances, tau, present)

@@ -1,0 +1,216 @@
+"""Labels that a person adds: joined to the right images, certain in DaPP, part of their site's prototypes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from proud import cli, ops
+from proud.data.assemble import assemble
+from proud.data.catalog import scan_folder
+from proud.data.domain import Task
+from proud.data.labels import read_labels, state_labels
+from proud.errors import UserError
+from proud.methods import method_class
+from proud.methods.context import make_context
+from proud.models import model_spec
+from proud.randomness import Randomness
+from toy import CLASSES, SIDE, toy_settings, toy_task, write_folders
+
+FLAGS = "--epochs 2 --pretrain-epochs 1 --batch-size 8 --threads 1 --device cpu --quiet --size 16"
+
+
+def views(seed: int, count: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.nn.functional.normalize(torch.randn(3, count, 5, generator=generator), dim=-1)
+    return features, torch.randn(3, count, 4, generator=generator).softmax(-1)
+
+
+def test_dapp_takes_known_labels_whole_or_in_pieces() -> None:
+    features, probs = views(1)
+    plain = ops.dapp(features, probs, 0.1)
+    known = torch.full((12,), -1)
+    assert_same(ops.dapp(features, probs, 0.1, known), plain)
+    known[[2, 7]] = (plain.labels[[2, 7]] + 1) % 4
+    found = ops.dapp(features, probs, 0.1, known)
+    assert found.labels[[2, 7]].tolist() == known[[2, 7]].tolist()
+    assert found.uncertainty[[2, 7]].tolist() == [0, 0]
+    assert (found.uncertainty[known < 0] > 0).all()
+    pieces = [(features[:, rows], probs[:, rows]) for rows in (slice(0, 5), slice(5, 12))]
+    assert_same(ops.dapp_streamed(lambda: pieces, 0.1, known=known), found)
+    # by hand: one-hot probabilities for the first prototypes, known labels in the second
+    stated = torch.where((known >= 0)[:, None], torch.nn.functional.one_hot(known.clamp_min(0), 4).float(), probs)
+    soft = ops.soft_prototypes(features.flatten(0, 1), stated.flatten(0, 1))
+    votes = (-ops.cosine_distance(features, soft)).softmax(-1).sum(0).argmax(-1)
+    first = torch.where(known >= 0, known, votes)
+    hard, present = ops.hard_prototypes(features.flatten(0, 1), first.repeat(3), 4)
+    assert torch.allclose(found.prototypes, hard, atol=1e-6)
+    assert torch.equal(found.present, present)
+
+
+def assert_same(a: ops.PseudoLabels, b: ops.PseudoLabels) -> None:
+    assert torch.equal(a.labels, b.labels)
+    for name in ("uncertainty", "prototypes", "agreement"):
+        assert torch.allclose(getattr(a, name), getattr(b, name), atol=1e-6)
+
+
+def test_agreement_is_the_share_of_views_that_find_the_label() -> None:
+    features, probs = views(2)
+    found = ops.dapp(features, probs, 0.1)
+    distances = (1 - features @ torch.nn.functional.normalize(found.prototypes, dim=1).T).numpy()
+    distances[..., ~found.present.numpy()] = np.inf
+    alone = distances.argmin(-1)
+    for row, label in enumerate(found.labels.tolist()):
+        assert found.agreement is not None
+        assert found.agreement[row].item() == pytest.approx(np.mean(alone[:, row] == label))
+
+
+def with_known(task: Task, rows: dict[int, int]) -> Task:
+    first, *others = task.training.unlabeled
+    known = torch.full((len(first),), -1)
+    for row, label in rows.items():
+        known[row] = label
+    return replace(task, training=replace(task.training, unlabeled=(replace(first, known=known), *others)))
+
+
+@pytest.mark.parametrize("name", ["proud", "proud-plus"])
+def test_known_labels_are_certain_and_enter_the_prototypes(name: str) -> None:
+    task = toy_task(per_class=3)
+    spec = model_spec("digits", len(CLASSES), SIDE)
+
+    def labeled(task: Task):
+        context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=3, precision="fp32")
+        method = method_class(name)(toy_settings(name), context)
+        random = Randomness(3, context.device)
+        random.begin_epoch("main", 0)
+        method.begin_epoch(method.stages()[1], 0, random)
+        return method
+
+    before = labeled(task)
+    found = before.pseudo_labels()["hidden 1"]
+    wanted = {1: int(found.labels[1] + 1) % 4, 5: int(found.labels[5] + 2) % 4}
+    after = labeled(with_known(task, wanted))
+    now = after.pseudo_labels()["hidden 1"]
+    for row, label in wanted.items():
+        assert after.labels[row] == now.labels[row] == label
+        assert after.uncertainty[row] == now.uncertainty[row] == 0
+    assert not torch.equal(now.prototypes, found.prototypes)
+    assert torch.equal(after.index.count, before.index.count)  # the labeled domain is what it was
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    return write_folders(tmp_path / "data", {"central": 0, "north": 1, "south": 2}, per_class=3)
+
+
+def task_of(root: Path) -> Task:
+    return assemble(scan_folder(root), labeled="central", test=None, size=SIDE, seed=1)
+
+
+def write(path: Path, *rows: str, columns: str = "path,domain,label") -> Path:
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    return path
+
+
+def test_rows_are_matched_by_path_or_content(folders: Path, tmp_path: Path) -> None:
+    task = task_of(folders)
+    north = task.training.unlabeled[0]
+    paths = task.evaluation.audits["north"].paths
+    rows = [f"{paths[3]},north,plain,", f"moved.png,north,down,{north.ids[5]}", f"{paths[6]},north,,"]
+    table = write(tmp_path / "extra.csv", *rows, columns="path,domain,label,content")
+    found = state_labels(task, read_labels(table), table)
+    known = found.training.unlabeled[0].known
+    assert known is not None
+    assert {row: CLASSES[label] for row, label in enumerate(known.tolist()) if label >= 0} == {3: "plain", 5: "down"}
+    assert found.training.unlabeled[1].known is None
+    assert found.report["domains"]["north"]["known"] == 2
+    assert "known" not in task.report["domains"]["north"]
+    assert found.training.labeled is task.training.labeled
+
+
+def test_equal_images_share_a_label(folders: Path, tmp_path: Path) -> None:
+    copy = folders / "north" / "plain" / "copy.png"
+    copy.write_bytes((folders / "north" / "plain" / "003.png").read_bytes())
+    table = write(tmp_path / "extra.csv", "north/plain/copy.png,north,plain")
+    task = task_of(folders)
+    known = state_labels(task, read_labels(table), table).training.unlabeled[0].known
+    assert known is not None and (known >= 0).sum() == 2
+    both = ("north/plain/copy.png,north,plain", "north/plain/003.png,north,down")
+    write(table, *both)
+    with pytest.raises(UserError, match=r"003\.png is 'down', but the same image in line 2 is 'plain'"):
+        state_labels(task, read_labels(table), table)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("north/plain/003.png,north,stripes", "line 2: the class 'stripes' is unknown; .* across, checks, down, plain"),
+        ("north/plain/999.png,north,plain", "line 2: north/plain/999.png is not among the images of 'north'"),
+        ("central/plain/003.png,central,plain", "line 2: 'central' is the labeled domain"),
+        ("x.png,west,plain", "line 2: 'west' is not in this run; unlabeled ones are: north, south"),
+        ("north/plain/003.png,north,plain\nnorth/plain/003.png,north,plain", "line 3: .*003.png is listed before, in"),
+        ("north/plain/003.png,north,", "No label is filled in"),
+    ],
+)
+def test_tables_that_cannot_be(row: str, message: str, folders: Path, tmp_path: Path) -> None:
+    table = write(tmp_path / "extra.csv", row)
+    with pytest.raises(UserError, match=message):
+        state_labels(task_of(folders), read_labels(table), table)
+
+
+def test_from_label_next_back_into_training(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["train", "--data", str(folders), "--labeled", "central", "--test", "none", *FLAGS.split()]
+    assert cli.run([*common, "--out", str(tmp_path / "first")]) == 0
+    extra = tmp_path / "extra.csv"
+    asking = ["label-next", str(tmp_path / "first"), "--k", "3", "--out", str(extra), "--device", "cpu"]
+    assert cli.run(asking) == 0
+    with pytest.raises(UserError, match="exists"):
+        cli.run(asking)
+    header, *rows = extra.read_text().splitlines()
+    assert header == "path,domain,label,guess,uncertainty,content"
+    assert len(rows) == 6
+    with pytest.raises(UserError, match="No label is filled in"):
+        cli.run([*common, "--out", str(tmp_path / "second"), "--labels", str(extra)])
+    filled = []
+    for row in rows:
+        path, domain, label, *rest = row.split(",")
+        assert not label
+        filled.append(",".join([path, domain, Path(path).parent.name, *rest]))
+    extra.write_text("\n".join([header, *filled]))
+    assert cli.run([*common, "--out", str(tmp_path / "second"), "--labels", str(extra)]) == 0
+    pseudo = (tmp_path / "second" / "pseudo_labels.csv").read_text().splitlines()[1:]
+    for row in filled:
+        path, domain, label = row.split(",")[:3]
+        assert f"{domain},{path},{label},0.0000" in pseudo
+    # without the table nothing is different, bit for bit; with it something is
+    assert cli.run([*common, "--out", str(tmp_path / "third")]) == 0
+    runs = [load_file(tmp_path / name / "model.safetensors") for name in ("first", "second", "third")]
+    assert all(torch.equal(runs[0][key], runs[2][key]) for key in runs[0])
+    assert not all(torch.equal(runs[0][key], runs[1][key]) for key in runs[0])
+    with pytest.raises(UserError, match="'erm' has no use for labels"):
+        cli.run([*common, "--method", "erm", "--out", str(tmp_path / "x"), "--labels", str(extra)])
+    # the next question leaves out what is answered
+    again = tmp_path / "more.csv"
+    assert cli.run(["label-next", str(tmp_path / "second"), "--k", "3", "--out", str(again), "--device", "cpu"]) == 0
+    assert not {row.split(",")[0] for row in again.read_text().splitlines()[1:]} & {row.split(",")[0] for row in rows}
+
+
+def test_stated_labels_do_not_count_as_pseudo_labels() -> None:
+    from proud.evaluation import Evaluator
+
+    task = toy_task(per_class=3)
+    spec = model_spec("digits", len(CLASSES), SIDE)
+    evaluator = Evaluator(task.evaluation, spec, torch.device("cpu"), "fp32")
+    truth = task.evaluation.audits["hidden 1"].labels
+    labels = (truth + 1) % 4
+    labels[:3] = truth[:3]
+    found = ops.PseudoLabels(labels, torch.zeros(len(labels)), torch.zeros(4, 2), torch.ones(4, dtype=torch.bool))
+    stated = torch.full_like(truth, -1)
+    stated[:3] = truth[:3]
+    assert evaluator.audit("hidden 1", found)["accuracy"] == pytest.approx(3 / len(labels))
+    assert evaluator.audit("hidden 1", found, stated)["accuracy"] == 0
