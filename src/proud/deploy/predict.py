@@ -16,7 +16,6 @@ from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
 from proud.data.walk import Walk
 from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
 from proud.deploy.loading import read_model
-from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
 from proud.errors import UserError
 from proud.evaluation import forward_all
 from proud.models import ModelSpec, Net
