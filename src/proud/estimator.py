@@ -233,10 +233,13 @@ def _read_pseudo_labels(path: Path) -> dict[str, dict[str, np.ndarray]]:
     """Per domain, columns in the order of the paths or, for arrays, of their rows."""
     import numpy as np
 
+    from proud.training.records import plain_cell
+
     domains: dict[str, list[dict[str, str]]] = {}
     if path.is_file():
         with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
+            for cells in csv.DictReader(file):
+                row = {column: plain_cell(text) for column, text in cells.items()}
                 domains.setdefault(row["domain"], []).append(row)
     found = {}
     for name, rows in domains.items():
