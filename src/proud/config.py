@@ -79,6 +79,8 @@ class Options:
     """replace the run in the output folder"""
     quiet: Switch = False
     """no progress bar"""
+    tensorboard: Switch = False
+    """write scalars and mixed images for TensorBoard to OUT/tensorboard"""
 
 
 def choose_model(model: str, native_side: int) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from proud.config import Options, RunConfig
 from proud.errors import UserError
+from proud.live import TrainingBar
 from proud.methods.group import ALONE, Group
 from proud.training import loop
 from proud.training.run import Stopped, default_folder, read_run
@@ -27,62 +29,31 @@ if TYPE_CHECKING:
 console = Console()
 
 
-class TrainingBar:
-    """A live bar over all steps of a run, with the newest numbers beside it."""
+@contextmanager
+def watchers(run: RunConfig, options: Options, folder: str, rank: int) -> Iterator[Callable[[loop.Progress], None]]:
+    """The bar and, where asked for, TensorBoard; one function that tells both."""
+    with ExitStack() as stack:
+        bar = stack.enter_context(TrainingBar(run.method, options.quiet or rank > 0, console))
+        if not options.tensorboard or rank > 0:
+            yield bar
+            return
+        from proud.training.tensorboard import TensorBoard
 
-    def __init__(self, title: str, quiet: bool = False) -> None:
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
-        )
-        self.progress = Progress(*columns, console=console, disable=quiet)
-        self.title = title
-        self.bars: dict[str, Any] = {}
+        board = stack.enter_context(TensorBoard(Path(folder), options.resume))
 
-    def __enter__(self) -> TrainingBar:
-        self.progress.start()
-        return self
+        def tell(now: loop.Progress) -> None:
+            bar(now)
+            board(now)
 
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def __call__(self, now: loop.Progress) -> None:
-        if now.stage not in self.bars:
-            label = f"{escape(self.title)} {now.stage}"
-            self.bars[now.stage] = self.progress.add_task(label, total=now.epochs * now.steps, numbers="")
-        done = (now.epoch - 1) * now.steps + now.step
-        self.progress.update(self.bars[now.stage], completed=done)
-        if now.record:
-            self.progress.update(self.bars[now.stage], numbers=numbers(now.record))
-
-
-def numbers(record: dict[str, Any]) -> str:
-    """The newest record in a few words."""
-    words = [f"epoch {record['epoch']}", f"loss {record['losses']['loss']:.3f}"]
-    words += [
-        f"{name} {100 * record[key]:.1f}%"
-        for name, key in (("val", "val_accuracy"), ("test", "test_accuracy"))
-        if key in record
-    ]
-    for name, domain in record.get("domains", {}).items():
-        right = f" PL {100 * domain['accuracy']:.0f}%" if "accuracy" in domain else ""
-        ratio = f" λ {domain['lambda']:.2f}" if "lambda" in domain else ""
-        words.append(f"{escape(name)}:{right}{ratio}")
-    return " · ".join(words)
+        yield tell
 
 
 def train(run: RunConfig, settings: MethodConfig, options: Options, group: Group = ALONE) -> int:
     folder = options.out or default_folder(run)
     started = time.monotonic()
     try:
-        with TrainingBar(run.method, options.quiet or group.rank > 0) as bar:
-            result = train_run(run, settings, options, watch=bar, group=group)
+        with watchers(run, options, folder, group.rank) as watch:
+            result = train_run(run, settings, options, watch=watch, group=group)
     except Stopped:
         if group.rank:
             return 130
@@ -140,10 +111,24 @@ def demo(out: Path, seed: int) -> int:
         settings = method_config(method, **preset("embedded"))
         # source-only needs no watching; its score is the mean of the last five epochs all the same
         options = replace(Options(), out=str(out / method), eval_every=5 if method == "erm" else 1, device="auto")
-        with TrainingBar("source-only" if method == "erm" else "ProUD") as bar:
+        with TrainingBar("source-only" if method == "erm" else "ProUD", console=console) as bar:
             results[method] = train_run(run, settings, options, watch=bar)
+    page = write_demo_report(out)
     show_demo(results, out)
+    console.print(f"Look at it: [bold]{page.resolve().as_uri()}[/bold]", soft_wrap=True)
     return 0
+
+
+def write_demo_report(out: Path) -> Path:
+    from proud.report.page import write_report
+
+    with console.status("report") as status:
+        return write_report(
+            [out / "erm", out / "proud"],
+            out / "report.html",
+            overwrite=True,
+            told=lambda text: status.update(f"report: {escape(text)}"),
+        )
 
 
 def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:

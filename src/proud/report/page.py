@@ -165,7 +165,7 @@ def block_view(block: Block, files: Files) -> dict[str, Any]:
     links = [files.add(f"{block.name}.{kind}", chart_file(block.chart, kind)) for kind in ("png", "pdf")]
     if block.kind == "chart":
         return chart_view(block.chart) | {"kind": block.kind, "links": links}
-    view = {"kind": block.kind, "title": block.title, "links": links, "picture": picture_uri}
+    view = {"kind": block.kind, "title": block.chart.title, "links": links, "picture": picture_uri}
     return view | ({"pairs": block.pairs} if block.kind == "pairs" else {"domains": block.domains})
 
 
@@ -175,7 +175,9 @@ def chart_view(chart: Chart) -> dict[str, Any]:
         for mark in chart.marks
     ]
     panels = [panel_view(panel) for panel in chart.panels]
-    return {"caption": chart.caption, "panels": panels, "marks": marks, "columns": min(chart.columns, len(panels))}
+    columns = min(chart.columns, len(panels))
+    words = {"title": chart.title, "caption": chart.caption}
+    return words | {"panels": panels, "marks": marks, "columns": columns}
 
 
 def panel_view(panel: Panel) -> dict[str, Any]:

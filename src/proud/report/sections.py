@@ -57,7 +57,6 @@ class PairsBlock:
     """The chart is the same for paper."""
 
     name: str
-    title: str
     pairs: Sequence[Pair]
     chart: Chart
     kind: Literal["pairs"] = "pairs"
@@ -66,7 +65,6 @@ class PairsBlock:
 @dataclass(frozen=True)
 class GalleryBlock:
     name: str
-    title: str
     domains: dict[str, tuple[list[Shown], list[Shown]]]
     chart: Chart
     kind: Literal["gallery"] = "gallery"
@@ -164,8 +162,7 @@ def _pairs(runs: Sequence[Run]) -> Section:
             if pairs:
                 title = f"{run.name}, epoch {run.epoch_of(moment)}"
                 name = stem(f"pairs-{moment}", place, run)
-                caption = f"Training pairs of {title}: labeled, unlabeled and mixed image."
-                blocks.append(PairsBlock(name, title, pairs, pairs_chart(pairs, name, caption)))
+                blocks.append(PairsBlock(name, pairs, pairs_chart(pairs, name, title)))
     lead = (
         "An unlabeled image is mixed into a labeled one of the class that its pseudo-label names; λ is the unlabeled "
         "image's share. An uncertain pseudo-label (large ε) gets a small λ, so that a wrong one does little harm. The "
@@ -180,8 +177,7 @@ def _gallery(runs: Sequence[Run]) -> Section:
         found = certain_and_not(run)
         if found:
             name = stem("certain", place, run)
-            caption = f"Most and least certain images of each domain, {run.name}, last epoch; below: uncertainty."
-            blocks.append(GalleryBlock(name, run.name, found, gallery_chart(found, name, caption)))
+            blocks.append(GalleryBlock(name, found, gallery_chart(found, name, run.name)))
     lead = (
         "At the last epoch, ranked by the pseudo-label's uncertainty ε; where a method makes no pseudo-labels, and on "
         "the unseen domain, by 1 − confidence. A wrong image among the most certain ones is worth a look."

@@ -1,4 +1,4 @@
-"""Images for people to look at: the most and least certain ones of each domain, and what the mixed pairs really show."""
+"""Images for people to look at: the most and least certain ones of each domain, and what mixed pairs really show."""
 
 from __future__ import annotations
 

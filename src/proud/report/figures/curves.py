@@ -29,7 +29,7 @@ def training_curves(run: Run, name: str) -> Chart | None:
             f"Training curves of {run.name}: accuracy on the unseen domain and of the pseudo-labels, and the mean λ of "
             "each unlabeled domain, the share of an unlabeled image in its mix. A λ drawn from U(0, 1) counts 0.5."
         )
-    return Chart(name, caption, panels, marks)
+    return Chart(name, run.name, caption, panels, marks)
 
 
 def _scores(run: Run) -> list[tuple[str, str, str]]:
@@ -57,9 +57,12 @@ def _series(run: Run, key: str, site: str = "") -> Line:
 
 def _frame(ax: Axes, theme: Theme, run: Run) -> None:
     """Epochs below, and a line where a stage ends."""
+    from matplotlib.ticker import MaxNLocator
+
     ax.set_xlabel("epoch")
     ax.grid(axis="y")
-    ax.margins(x=0.02)
+    ax.set_xlim(0.5, max(len(run.records), 2) + 0.5)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     stages = [record["stage"] for record in run.records]
     for epoch in range(1, len(stages)):
         if stages[epoch] != stages[epoch - 1]:

@@ -78,7 +78,8 @@ def feature_maps(runs: Sequence[Run], name: str, told: Callable[[str], None] = l
         "are classes, shapes are domains. Unlabeled images have the colour of their true class where it is known, "
         "else of their pseudo-label."
     )
-    return Chart(name, caption, panels, marks, columns=max(len(run.snapshots) for run in runs))
+    title = " and ".join(run.name for run in runs)
+    return Chart(name, title, caption, panels, marks, columns=max(len(run.snapshots) for run in runs))
 
 
 def training_domains(run: Run) -> list[str]:
@@ -154,8 +155,8 @@ class Drawing:
                     self.places[chosen, 1],
                     c=colors[points.classes[chosen]],
                     marker=MERGED if merged else SHAPES[kind % len(SHAPES)],
-                    s=170 if merged else (75 if prototype else 9),
-                    alpha=1 if prototype else 0.55,
+                    s=170 if merged else (75 if prototype else 11),
+                    alpha=1 if prototype else 0.6,
                     linewidths=1.1 if prototype else 0,
                     edgecolors=theme.ink if prototype else "none",
                     zorder=2 + prototype,

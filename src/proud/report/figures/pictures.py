@@ -108,8 +108,9 @@ def picture_png(image: NDArray[Any]) -> bytes:
 # ---- the same as figures for paper
 
 
-def pairs_chart(pairs: Sequence[Pair], name: str, caption: str) -> Chart:
-    return Chart(name, caption, [Panel("", lambda ax, theme: _draw_pairs(ax, theme, pairs), 1.25 * len(pairs), 4.6)])
+def pairs_chart(pairs: Sequence[Pair], name: str, title: str) -> Chart:
+    panel = Panel(title, partial(_draw_pairs, pairs=pairs), 1.25 * len(pairs), 4.6)
+    return Chart(name, title, "", [panel])
 
 
 def _draw_pairs(ax: Axes, theme: Theme, pairs: Sequence[Pair]) -> None:
@@ -126,7 +127,7 @@ def _draw_pairs(ax: Axes, theme: Theme, pairs: Sequence[Pair]) -> None:
     _finish(ax, len(pairs), -4.0)
 
 
-def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, caption: str) -> Chart:
+def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, title: str) -> Chart:
     columns = max(len(most) for most, _ in found.values())
     panels = [
         Panel(
@@ -138,7 +139,7 @@ def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, 
         for domain, both in found.items()
         for text, images in zip(("most", "least"), both, strict=True)
     ]
-    return Chart(name, caption, panels, columns=2)
+    return Chart(name, title, "", panels, columns=2)
 
 
 def _draw_row(ax: Axes, theme: Theme, images: Sequence[Shown], columns: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,11 +57,11 @@ class Chart:
     """`name` is the stem of its files; `columns` is how many panels stand side by side on paper."""
 
     name: str
+    title: str
     caption: str
     panels: Sequence[Panel]
     marks: Sequence[Mark] = ()
     columns: int = 3
-    notes: Sequence[str] = field(default_factory=tuple)
 
 
 def class_colors(count: int) -> list[str]:

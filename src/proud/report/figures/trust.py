@@ -61,7 +61,7 @@ def confusion_chart(run: Run, name: str) -> Chart | None:
         f"Confusion of {run.name}, in % of each true class's images; the diagonal is right. Dark is much. "
         "The model of the last epoch."
     )
-    return Chart(name, caption, panels, columns=2)
+    return Chart(name, run.name, caption, panels, columns=2)
 
 
 class ConfusionDrawing:
@@ -109,7 +109,7 @@ def reliability_chart(run: Run, name: str) -> Chart | None:
     )
     if trust is not None:
         caption += f" The line is after temperature scaling on source validation (T = {trust.temperature:.2f})."
-    return Chart(name, caption, panels, columns=2)
+    return Chart(name, run.name, caption, panels, columns=2)
 
 
 class ReliabilityDrawing:
