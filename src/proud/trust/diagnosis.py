@@ -49,9 +49,9 @@ def site_signals(
 class Limits:
     """All that turns signals into words. Chosen on the development cells of Digits-DG (docs/trust.md)."""
 
-    good: float = 0.7
+    good: float = 0.85
     """a score from here on: the pseudo-labels look sound"""
-    harmful: float = 0.5
+    harmful: float = 0.75
     """a score below: most of what this site teaches is likely wrong"""
     uncertain: float = 0.5
     """an image counts as uncertain above this share of the largest possible uncertainty, ln K"""

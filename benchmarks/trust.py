@@ -1,0 +1,122 @@
+"""Calibration, coverage and abstention on source validation and on the unseen domain, from the outputs of runs.
+
+Usage: python benchmarks/trust.py RUN_OR_BENCH... --data NAME --out benchmarks/results/trust.json
+       python benchmarks/trust.py --table benchmarks/results/trust.json    (the table of docs/trust.md)
+
+All is fitted on source validation as at the end of every training; the numbers on those images themselves are
+therefore a little too good, those on the unseen domain are honest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from diagnosis import find_runs
+from safetensors.torch import load_file
+
+from proud.training.files import read_json, write_json
+from proud.training.folder import read_run
+from proud.training.machine import environment
+from proud.trust.fitted import fit_trust, measure
+
+COVERAGE, RISK = 0.9, 0.2
+
+
+def observe(folder: Path) -> dict[str, Any] | None:
+    about, outputs = read_run(folder), load_file(folder / "outputs.safetensors")
+    if "val/labels" not in outputs or "test/labels" not in outputs:
+        return None
+    trust = fit_trust(outputs["val/logits"], outputs["val/labels"])
+    config = about["config"]
+    row: dict[str, Any] = {key: config[key] for key in ("labeled", "test", "method", "seed")}
+    row |= {"temperature": round(trust.temperature, 3), "validation_images": trust.images, "commit": about["commit"]}
+    for part, name in (("val", "source"), ("test", "unseen")):
+        for score in ("lac", "aps"):
+            found = measure(
+                trust,
+                outputs[f"{part}/logits"],
+                outputs[f"{part}/labels"],
+                COVERAGE,
+                RISK,
+                score,  # type: ignore[arg-type]
+            )
+            rounded = {key: None if value is None else round(value, 4) for key, value in found.items()}
+            if score == "lac":
+                row[name] = rounded
+            else:
+                row[name] |= {"aps_coverage": rounded["coverage"], "aps_set_size": rounded["set_size"]}
+    return row
+
+
+def table(result: dict[str, Any]) -> str:
+    """Markdown; the last row holds the means."""
+    head = (
+        "| labeled → unseen (method, seed) | T | ECE source, before → after | ECE unseen, before → after | "
+        "coverage source / unseen (asked: 90 %) | mean set size source / unseen | answered unseen, wrong of these "
+        f"(allowed: {RISK:.0%}) |"
+    )
+    lines = [head, "|---|---|---|---|---|---|---|"]
+
+    def percent(value: float | None) -> str:
+        return "–" if value is None else f"{100 * value:.1f}"
+
+    def line(name: str, rows: list[dict[str, Any]]) -> str:
+        def mean(part: str, key: str) -> float | None:
+            values = [row[part][key] for row in rows if row[part][key] is not None]
+            return fmean(values) if values else None
+
+        sizes = " / ".join(f"{mean(part, 'set_size'):.2f}" for part in ("source", "unseen"))
+        cells = [
+            name,
+            f"{fmean(row['temperature'] for row in rows):.2f}",
+            *(
+                f"{percent(mean(part, 'ece_before'))} → {percent(mean(part, 'ece_after'))}"
+                for part in ("source", "unseen")
+            ),
+            " / ".join(percent(mean(part, "coverage")) for part in ("source", "unseen")),
+            sizes,
+            f"{percent(mean('unseen', 'answered'))}, {percent(mean('unseen', 'risk'))}",
+        ]
+        return f"| {' | '.join(cells)} |"
+
+    for row in result["rows"]:
+        lines.append(line(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]))
+    lines.append(line("mean", result["rows"]))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("runs", type=Path, nargs="*")
+    parser.add_argument("--data", default="", help="what the data is, in words")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path)
+    arguments = parser.parse_args()
+    if arguments.table:
+        print(table(read_json(arguments.table)))
+        return
+    folders = find_runs(arguments.runs)
+    first = read_run(folders[0])
+    result = {
+        "data": arguments.data,
+        "images": {name: domain["images"] for name, domain in first["task"]["domains"].items()},
+        "size": first["task"]["size"],
+        "settings": first["config"]["method_config"],
+        "coverage": COVERAGE,
+        "risk": RISK,
+        "rows": [row for folder in folders if (row := observe(folder)) is not None],
+        "command": "python " + " ".join(sys.argv),
+        "device_of_runs": first["device"],
+        **environment(torch.device("cpu")),
+    }
+    write_json(arguments.out, result)
+    print(table(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What predictions say besides the class; models that know nothing of it still work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proud.config import Options
+from proud.data.store import stored_side
+from proud.deploy.answers import Asked, answers, promise
+from proud.deploy.predict import Model, load_model, predict_files
+from proud.errors import UserError
+from proud.models import build_net, model_spec
+from proud.training.run import train
+from proud.trust.calibration import probabilities
+from proud.trust.fitted import RISKS, Trust, fit_trust, read_trust
+from toy import SIDE, toy_images, toy_run, toy_settings, toy_task
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    task = toy_task(per_class=30)
+    options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
+    train(toy_run("proud", task, val=0.3), toy_settings("proud", epochs=1, pretrain_epochs=4), options, task=task)
+    return folder
+
+
+def pixels(model: Model, count: int = 40) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    side = stored_side(model.spec.size)
+    return torch.randint(0, 256, (count, 3, side, side), generator=generator).to(torch.uint8)
+
+
+def test_columns_agree_with_the_slow_way(run: Path) -> None:
+    model = load_model(run, "cpu")
+    assert model.trust is not None and model.prototypes is not None
+    images = pixels(model)
+    features, logits = model.outputs(images)
+    raw = probabilities(logits).numpy()
+    asked = Asked(coverage=0.8, risk=0.2)
+    merged = model.prototypes["merged"].numpy()
+    unit = (features / features.norm(dim=1, keepdim=True)).numpy()
+    tau = model.config["method_config"]["tau_uncertainty"]
+    threshold = model.trust.threshold(0.2)
+    for row, answer in enumerate(answers(model, images, asked)):
+        best = raw[row].argmax()
+        assert answer["label"] == model.classes[best]
+        scaled = np.exp(logits[row].double().numpy() / model.trust.temperature)
+        assert answer["confidence"] == pytest.approx(scaled.max() / scaled.sum(), abs=1e-5)
+        inside = [k for k in range(4) if 1 - raw[row, k] <= model.trust.quantile(0.8) or k == best]
+        assert answer["set"] == " | ".join(model.classes[k] for k in sorted(inside, key=lambda k: -raw[row, k]))
+        assert answer["abstain"] == ("yes" if threshold is None or raw[row].max() < threshold else "no")
+        distance = 1 - merged @ unit[row] / np.linalg.norm(merged, axis=1)
+        soft = np.exp(-distance / tau) / np.exp(-distance / tau).sum()
+        assert answer["uncertainty"] == pytest.approx(-(soft * np.log(soft)).sum(), abs=2e-3)
+
+
+def test_what_is_asked_matters(run: Path) -> None:
+    model = load_model(run, "cpu")
+    images = pixels(model)
+    sizes = [
+        sum(len(row["set"].split(" | ")) for row in answers(model, images, Asked(coverage=coverage)))
+        for coverage in (0.5, 0.9, 0.99)
+    ]
+    assert sizes == sorted(sizes)
+    assert len(answers(model, images, Asked(sets="aps"))) == len(images)
+    for wrong in (Asked(coverage=1.0), Asked(coverage=0.2), Asked(risk=0.0), Asked(risk=1.5)):
+        with pytest.raises(UserError, match="must lie between"):
+            answers(model, images, wrong)
+
+
+def test_saving_keeps_all_of_it(run: Path, tmp_path: Path) -> None:
+    model = load_model(run, "cpu")
+    model.save(tmp_path / "copy")
+    again = load_model(tmp_path / "copy", "cpu")
+    assert again.trust == model.trust
+    assert answers(again, pixels(model), Asked()) == answers(model, pixels(model), Asked())
+    assert model.predict_proba(toy_images(0, 2)[0]).sum(1) == pytest.approx(1, abs=1e-5)
+
+
+def test_older_models_have_three_columns(run: Path, tmp_path: Path) -> None:
+    spec = model_spec("digits", 4, SIDE)
+    model = Model(build_net(spec), spec, ("a", "b", "c", "d"), {}, torch.device("cpu"))
+    model.save(tmp_path)
+    old = load_model(tmp_path, "cpu")
+    assert old.trust is None and old.prototypes is None
+    Image.fromarray(toy_images(0, 1)[0][0]).save(tmp_path / "a.png")
+    rows, _ = predict_files(old, [tmp_path / "a.png"])
+    assert list(rows[0]) == ["path", "label", "confidence"]
+    assert "not calibrated" in promise(None, Asked())
+
+
+def test_a_run_without_validation_is_not_calibrated(tmp_path: Path) -> None:
+    from proud.data.arrays import assemble_arrays
+
+    task = assemble_arrays(toy_images(0, 3), [toy_images(1, 3)[0]], None, size=SIDE, val=0, seed=1)
+    options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu")
+    train(toy_run("erm", task, val=0.0), toy_settings("erm", epochs=1, pretrain_epochs=1), options, task=task)
+    assert "trust" not in json.loads((tmp_path / "model.json").read_text())
+    assert not (tmp_path / "prototypes.safetensors").exists()
+    assert load_model(tmp_path, "cpu").trust is None
+
+
+def test_damaged_calibration_is_refused(run: Path, tmp_path: Path) -> None:
+    load_model(run, "cpu").save(tmp_path)
+    about = json.loads((tmp_path / "model.json").read_text())
+    for change in ({"temperature": 0.0}, {"thresholds": [1]}, {"quantiles": {}}, {"temperature": "hot"}):
+        (tmp_path / "model.json").write_text(json.dumps(about | {"trust": about["trust"] | change}))
+        with pytest.raises(UserError, match="does not hold a model"):
+            load_model(tmp_path, "cpu")
+
+
+def test_round_trip_and_what_too_few_images_promise() -> None:
+    generator = torch.Generator().manual_seed(3)
+    trust = fit_trust(torch.randn(8, 3, generator=generator), torch.arange(8) % 3)
+    assert read_trust(json.loads(json.dumps(trust.as_json()))) == trust
+    assert trust.quantile(0.99) == float("inf")  # eight images cannot tell 99 %: every class is in the set
+    text = promise(trust, Asked(risk=0.01))
+    assert "All are marked abstain: on the 8 validation images a risk of 1 % cannot be shown" in text
+    some = Trust(9, 1.0, trust.quantiles, tuple(None if risk < 10 else 0.5 for risk in RISKS))
+    assert some.lowest_risk() == 0.1
+    assert some.threshold(0.999) == 0.5

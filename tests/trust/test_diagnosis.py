@@ -1,0 +1,108 @@
+"""Signals of a site against slow twins, and verdicts that say what they should."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from proud.config import Options
+from proud.ops import PseudoLabels
+from proud.training.run import train
+from proud.trust.diagnosis import LIMITS, diagnose, most_doubtful, recent_signals, site_score, site_signals
+from toy import toy_run, toy_settings, toy_task
+
+
+def found(labels: list[int], uncertainty: list[float], classes: int = 3) -> PseudoLabels:
+    generator = torch.Generator().manual_seed(0)
+    prototypes = torch.randn(classes, 4, generator=generator)
+    present = torch.tensor([k in labels for k in range(classes)])
+    agreement = torch.linspace(0, 1, len(labels))
+    return PseudoLabels(
+        torch.tensor(labels), torch.tensor(uncertainty), prototypes * present[:, None], present, agreement
+    )
+
+
+def test_signals_by_hand() -> None:
+    pseudo = found([0, 0, 1, 0], [0.0, 1.0, 0.2, 0.9])
+    merged = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    share = torch.tensor([0.5, 0.25, 0.25])
+    signals = site_signals(pseudo, share, merged, before=torch.tensor([0, 1, 1, 0]))
+    assert signals["class_shift"].item() == pytest.approx((0.25 + 0 + 0.25) / 2)
+    assert signals["agreement"].item() == pytest.approx(0.5)
+    assert signals["stability"].item() == pytest.approx(0.75)
+    assert signals["uncertain"].item() == pytest.approx(sum(e > math.log(3) / 2 for e in (0.0, 1.0, 0.2, 0.9)) / 4)
+    apart = []
+    for k in (0, 1):  # class 2 has no prototype here
+        a, b = pseudo.prototypes[k].numpy(), merged[k].numpy()
+        apart.append(1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+    assert signals["prototype_shift"].item() == pytest.approx(np.mean(apart), rel=1e-5)
+    alone = site_signals(pseudo, share)
+    assert set(alone) == {"class_shift", "agreement", "uncertain"}
+
+
+def record(**domains: dict[str, float]) -> dict:
+    return {"stage": "main", "domains": domains}
+
+
+def test_verdicts() -> None:
+    good = {"stability": 0.96, "agreement": 0.97, "class_shift": 0.05, "uncertain": 0.04, "accuracy": 0.1}
+    bad = {"stability": 0.5, "agreement": 0.6, "class_shift": 0.4, "uncertain": 0.7}
+    middle = {"stability": 0.8, "agreement": 0.8, "class_shift": 0.2, "uncertain": 0.3}
+    images = [{"path": f"{row}.png", "label": "x", "uncertainty": 1.0} for row in range(30)]
+    sites = diagnose([record(north=good, east=bad, south=middle)] * 6, {"east": images})
+    assert [site.verdict for site in sites] == ["sound", "harmful", "doubtful"]
+    assert sites[0].text == "north: pseudo-labels stable, 4 % uncertain"
+    assert sites[1].text.startswith("east: likely harmful; look at these 24 images (50 % of the pseudo-labels change")
+    assert "class mix differs from the labeled domain's by 40 %" in sites[1].text
+    assert sites[2].text.startswith("south: doubtful (")
+    assert len(sites[1].look_at) == 24
+    assert "accuracy" not in sites[0].signals  # a diagnosis sees no true label
+    assert json.dumps([site.as_json() for site in sites])
+
+
+def test_a_record_of_true_labels_changes_nothing() -> None:
+    rows = {"stability": 0.9, "agreement": 0.9, "class_shift": 0.1}
+    with_truth, without = (diagnose([record(a=rows | more)]) for more in ({"accuracy": 0.0}, {}))
+    assert with_truth == without
+
+
+def test_older_records_and_methods_without_views() -> None:
+    assert diagnose([record(a={"uncertainty": 1.0, "accuracy": 0.5})]) == []
+    assert diagnose([{"stage": "pretrain"}]) == []
+    assert diagnose([record(a={"class_shift": 0.0, "stability": 1.0})])[0].score == 1
+    assert LIMITS.harmful < LIMITS.good
+
+
+def test_means_over_the_last_five() -> None:
+    records = [record(a={"class_shift": value}) for value in (9, 9, 0.1, 0.2, 0.3, 0.4, 0.5)]
+    assert recent_signals(records, "a")["class_shift"] == pytest.approx(0.3)
+    assert site_score({"class_shift": 0.2}) == pytest.approx(0.8)
+
+
+def test_most_doubtful_leaves_out_stated_labels() -> None:
+    pseudo = found([0, 1, 2, 0], [0.3, 0.9, 0.1, 0.5])
+    assert most_doubtful(pseudo, count=2).tolist() == [1, 3]
+    assert most_doubtful(pseudo, torch.tensor([-1, 1, -1, -1])).tolist() == [3, 0, 2]
+
+
+def test_a_run_leaves_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
+    task = toy_task(per_class=6)
+    options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu")
+    train(toy_run("proud", task), toy_settings("proud", epochs=3, pretrain_epochs=3), options, task=task)
+    sites = json.loads((tmp_path / "diagnosis.json").read_text())
+    assert [site["name"] for site in sites] == ["hidden 1", "hidden 2"]
+    assert {"stability", "agreement", "class_shift", "prototype_shift", "uncertain"} <= sites[0]["signals"].keys()
+    assert len(sites[0]["look_at"]) == 24
+    from safetensors.torch import load_file
+
+    saved = load_file(tmp_path / "prototypes.safetensors")
+    sites_of = [saved["labeled"], *(saved[f"site/hidden {t}"] for t in (1, 2))]
+    assert torch.allclose(saved["merged"], torch.stack(sites_of).mean(0), atol=1e-6)
+    first = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    main = [row["domains"]["hidden 1"] for row in first if "domains" in row]
+    assert ["stability" in row for row in main] == [False, True, True]
