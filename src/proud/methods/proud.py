@@ -93,7 +93,7 @@ class ProUD(Method):
             start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
             mine = [rows[self.sharing.span(len(rows))] for rows in self.chunks(size)]
             found = ops.dapp_streamed(
-                self.feature_chunks(f"dapp-{t}", start, size, random),
+                self.feature_chunks(f"dapp-{t}", context.unlabeled, start, size, random),
                 self.config.tau_uncertainty,
                 reduce=self.sharing.sum,
                 known=None if context.known is None else context.known[start + torch.cat(mine)],
@@ -113,22 +113,26 @@ class ProUD(Method):
     def labeled_prototypes(self, random: Randomness) -> tuple[Tensor, Tensor]:
         """C_{0,k}: the labeled domain's prototypes, from its true labels."""
         context = self.context
-        total = torch.zeros_like(self.merged)
-        for rows in self.chunks(len(context.labeled)):
-            features, _ = self.views_of(context.labeled, rows, "dapp-labeled", random)
-            labels = context.labels[rows[self.sharing.span(len(rows))]]
-            total.index_add_(0, labels.repeat(self.config.views), features.flatten(0, 1))
+        mine = torch.cat([rows[self.sharing.span(len(rows))] for rows in self.chunks(len(context.labeled))])
+        labels = context.labels[mine]
+        total, done = torch.zeros_like(self.merged), 0
+        for features, _ in self.feature_chunks("dapp-labeled", context.labeled, 0, len(context.labeled), random)():
+            here = labels[done : done + features.shape[1]]
+            total.index_add_(0, here.repeat(self.config.views), features.flatten(0, 1))
+            done += features.shape[1]
         total = self.sharing.sum(total)
         count = self.index.count.to(total.dtype) * self.config.views
         return total / count[:, None], self.index.count > 0
 
-    def feature_chunks(self, purpose: str, start: int, size: int, random: Randomness) -> Callable[[], Iterable[Chunk]]:
+    def feature_chunks(
+        self, purpose: str, pool: ImagePool, start: int, size: int, random: Randomness
+    ) -> Callable[[], Iterable[Chunk]]:
         """A domain's features and class probabilities, in pieces that may be asked for several times."""
 
         def compute() -> Iterable[Chunk]:
             random.rewind(purpose)
             for rows in self.chunks(size):
-                yield self.views_of(self.context.unlabeled, start + rows, purpose, random)
+                yield self.views_of(pool, start + rows, purpose, random)
 
         row_bytes = 4 * (self.net.num_features + self.context.classes)
         if size * self.config.views * row_bytes > KEEP_FEATURES_BYTES:
@@ -151,8 +155,8 @@ class ProUD(Method):
         if not count:
             widths = (self.net.num_features, self.context.classes)
             return uniform.new_zeros(views, 0, widths[0]), uniform.new_zeros(views, 0, widths[1])
-        if self.sharing.size == 1 and count < chunk and self.config.dapp_bn == "running":
-            # one shape for all chunks; the filling is dropped again
+        compiled = self.context.device.type == "cuda" and self.sharing.size == 1 and self.config.dapp_bn == "running"
+        if compiled and count < chunk:  # one shape for all chunks; the filling is dropped again
             images = torch.cat([images, images.new_zeros(chunk - count, *images.shape[1:])])
         with batch_statistics(self.labeler(), own=self.config.dapp_bn == "domain"):
             features, probs = self.encode(images, uniform[:, : len(images)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proud.lazy import ops, torch
 from proud.methods.ema import EMAMethod
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from proud.methods.context import Context
+    from proud.methods.context import Context, ImagePool
     from proud.methods.proud import Chunk
     from proud.models import Net
     from proud.randomness import Randomness
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
-    center: bool = True
-    """take each domain's mean off its unit features before angles are measured: in DaPP and in the merging loss"""
+    domain_norm: Literal["none", "center", "scale"] = "center"
+    """what is done to unit features before angles are measured, in DaPP and in the merging loss: nothing, the domain's
+    mean taken off, or every feature's spread made equal too"""
     neck: bool = False
     """batch-normalise the features, in the classifier too"""
     ema_decay: float = 0.99
@@ -42,47 +43,52 @@ class ProUDPlus(ProUD, EMAMethod):
         super().__init__(config, replace(context, spec=replace(context.spec, neck=config.neck)))
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
         self.centers = torch.zeros(domains, self.net.num_features, device=context.device)
+        self.scales = torch.ones_like(self.centers)
         self.domain_of = torch.zeros(rows, dtype=torch.int64, device=context.device)
 
     def labeler(self) -> Net:
         return self.average
 
-    # ---- centred features: a domain's own mean says nothing about classes
+    # ---- features normalised per domain: what all images of a domain share says nothing about classes
 
-    def labeled_prototypes(self, random: Randomness) -> tuple[Tensor, Tensor]:
-        prototypes, present = super().labeled_prototypes(random)
-        if not self.config.center:
-            return prototypes, present
-        # the mean of centred features under a label is the label's prototype minus the mean, up to their lengths
-        share = self.index.count / self.index.count.sum()
-        self.centers[0] = (share[:, None] * prototypes).sum(0)
-        return torch.nn.functional.normalize(prototypes - self.centers[0], dim=1), present
-
-    def feature_chunks(self, purpose: str, start: int, size: int, random: Randomness) -> Callable[[], Iterable[Chunk]]:
-        chunks = super().feature_chunks(purpose, start, size, random)
-        if not self.config.center:
+    def feature_chunks(
+        self, purpose: str, pool: ImagePool, start: int, size: int, random: Randomness
+    ) -> Callable[[], Iterable[Chunk]]:
+        chunks = super().feature_chunks(purpose, pool, start, size, random)
+        if self.config.domain_norm == "none":
             return chunks
-        domain = 1 + self.context.unlabeled.starts.index(start)
-        total = sum((features.sum((0, 1)) for features, _ in chunks()), start=torch.zeros_like(self.centers[domain]))
-        self.centers[domain] = self.sharing.sum(total) / (size * self.config.views)
-        self.domain_of[start : start + size] = domain
+        domain = 0 if pool is self.context.labeled else 1 + pool.starts.index(start)
+        if domain:
+            self.domain_of[start : start + size] = domain
+        self.measure(domain, chunks, size)
 
-        def centred() -> Iterable[Chunk]:
+        def normalized() -> Iterable[Chunk]:
             for features, probs in chunks():
-                yield torch.nn.functional.normalize(features - self.centers[domain], dim=-1), probs
+                aligned = (features - self.centers[domain]) / self.scales[domain]
+                yield torch.nn.functional.normalize(aligned, dim=-1), probs
 
-        return centred
+        return normalized
+
+    def measure(self, domain: int, chunks: Callable[[], Iterable[Chunk]], size: int) -> None:
+        """Mean and standard deviation of a domain's unit features, over all its views."""
+        count = size * self.config.views
+        zero = torch.zeros_like(self.centers[domain])
+        self.centers[domain] = self.sharing.sum(sum((f.sum((0, 1)) for f, _ in chunks()), start=zero)) / count
+        if self.config.domain_norm == "scale":
+            squares = (f.sub(self.centers[domain]).square().sum((0, 1)) for f, _ in chunks())
+            self.scales[domain] = (self.sharing.sum(sum(squares, start=zero)) / count).sqrt().clamp_min(1e-6)
 
     def center(self) -> Tensor:
         """The mean over all domains: that of an unseen one is not known."""
         return self.centers.mean(0)
 
-    def centred(self, features: Tensor, rows: Tensor) -> Tensor:
-        """Training features, laid out as in `merging_terms`, without the means of their domains."""
-        if not self.config.center:
+    def normalized(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Training features, laid out as in `merging_terms`, normalised like those of their domains."""
+        if self.config.domain_norm == "none":
             return features
         domains = torch.cat([torch.zeros_like(rows), self.domain_of[rows]]).repeat(len(features) // (2 * len(rows)))
-        return torch.nn.functional.normalize(features, dim=1) - self.centers[domains]
+        unit = torch.nn.functional.normalize(features, dim=1)
+        return (unit - self.centers[domains]) / self.scales[domains]
 
     # ---- the merging loss trusts certain pseudo-labels more, and labeled images are learned as they are
 
@@ -94,7 +100,7 @@ class ProUDPlus(ProUD, EMAMethod):
             torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats // 2) if config.weighted_pml else None
         )
         pml = ops.prototype_merging_loss(
-            self.centred(features, rows), labels.repeat(repeats), self.merged, weights=weights
+            self.normalized(features, rows), labels.repeat(repeats), self.merged, weights=weights
         )
         pml = self.context.group.share_of_mean(pml, weights)
         labeled = torch.cat(features.split(batch)[::2])
