@@ -19,6 +19,7 @@ from proud.errors import UserError
 from proud.live import TrainingBar
 from proud.methods.group import ALONE, Group
 from proud.training import loop
+from proud.training.files import read_json
 from proud.training.run import Stopped, default_folder, read_run
 from proud.training.run import train as train_run
 
@@ -79,7 +80,23 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     console.print(table)
     if task["skipped"]:
         console.print(f"{len(task['skipped'])} unreadable images were left out; run.json names them.")
+    show_sites(Path(folder))
     console.print(f"Next: [bold]proud predict {escape(folder)} IMAGES --out predictions.csv[/bold]", soft_wrap=True)
+
+
+def show_sites(folder: Path) -> None:
+    """The verdict on each unlabeled domain, and where a label would help."""
+    if not (folder / "diagnosis.json").is_file():
+        return
+    sites = read_json(folder / "diagnosis.json")
+    for site in sites:
+        console.print(escape(site["text"]), soft_wrap=True)
+    if any(site["verdict"] != "sound" for site in sites):
+        console.print(
+            f"diagnosis.json names the images to look at; a few labels may help: [bold]proud label-next "
+            f"{escape(str(folder))} --out extra.csv[/bold]",
+            soft_wrap=True,
+        )
 
 
 def _domain_result(result: dict[str, Any], name: str, role: str) -> str:

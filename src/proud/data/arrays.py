@@ -75,6 +75,8 @@ def _with_ready(task: Task, ready: dict[str, UnlabeledDomain], order: list[str])
     every = {domain.name: domain for domain in task.training.unlabeled} | fitted
     audits = dict(task.evaluation.audits)
     for name, domain in fitted.items():
+        if domain.known is not None and int(domain.known.max()) >= len(task.training.classes):
+            raise UserError(f"The known labels of {name!r} go beyond the {len(task.training.classes)} classes")
         audits[name] = Audit(name, torch.full((len(domain),), UNKNOWN), domain.ids)
         task.report["domains"][name] = {"role": "unlabeled", "images": len(domain), "audited": 0}
     return replace(
