@@ -1,0 +1,148 @@
+"""ProUD's own steps against the slow oracle, and what proud-plus changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import oracle
+from proud import ops
+from proud.methods import method_class, method_config
+from proud.methods.context import make_context
+from proud.models import model_spec
+from proud.randomness import Randomness
+from toy import SIDE, toy_task
+
+
+def build(name: str, **settings: Any) -> tuple[Any, Randomness]:
+    """A method at the start of its main phase, on the toy task."""
+    task = toy_task()
+    spec = model_spec("digits", len(task.training.classes), SIDE)
+    context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=1, precision="fp32")
+    method = method_class(name)(method_config(name, batch_size=8, flip=False, **settings), context)
+    random = Randomness(1, context.device)
+    stage = method.stages()[-1]
+    random.begin_epoch(stage.name, 0)
+    method.begin_epoch(stage, 0, random)
+    return method, random
+
+
+def unit_features(method: Any, random: Randomness, t: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """All views of an unlabeled domain at once: the reference for what training streams."""
+    pool = method.context.unlabeled
+    random.rewind(f"dapp-{t}")
+    with torch.no_grad():
+        parts = [
+            method.views_of(pool, pool.starts[t] + rows, f"dapp-{t}", random) for rows in method.chunks(pool.sizes[t])
+        ]
+    return torch.cat([features for features, _ in parts], 1), torch.cat([probs for _, probs in parts], 1)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_pseudo_labels_are_those_of_the_reference(keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not keep:
+        monkeypatch.setattr("proud.methods.proud.KEEP_FEATURES_BYTES", 0)
+    method, random = build("proud")
+    merged = [method.labeled_prototypes(random)]
+    for t, name in enumerate(method.context.unlabeled_names):
+        found = method.pseudo_labels()[name]
+        wanted = ops.dapp(*unit_features(method, random, t), method.config.tau_uncertainty)
+        assert torch.equal(found.labels, wanted.labels)
+        torch.testing.assert_close(found.uncertainty, wanted.uncertainty)
+        torch.testing.assert_close(found.prototypes, wanted.prototypes)
+        merged.append((wanted.prototypes, wanted.present))
+    torch.testing.assert_close(method.merged, ops.merge_prototypes(merged), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("udmix", [True, False])
+@pytest.mark.parametrize("across", [True, False])
+def test_domains_are_mixed_as_in_equations_6_and_7(udmix: bool, across: bool) -> None:
+    method, random = build("proud", udmix=udmix)
+    stage = method.stages()[-1]
+    draws = random.draws(method.draws(stage)) | {"pairing": torch.tensor([0.2 if across else 0.9])}
+    rows = torch.arange(8)
+    method.uncertainty[rows] = torch.linspace(0, 2, 8)  # on both sides of the threshold
+    originals, copies = method.matched_views(rows, method.labels[rows], draws)
+    mixed = method.domain_mix(rows, originals, copies, draws)
+    x, n, u = originals.double().numpy(), copies.double().numpy(), draws["ratio"].double().numpy()
+    pairs = [(x[:8], n[8:] if across else x[8:]), (n[:8], x[8:] if across else n[8:])]
+    for half, (labeled, unlabeled) in enumerate(pairs):
+        for i in range(8):
+            certain = 1 / (1 + np.exp(float(method.uncertainty[i]) / 0.5))
+            ratio = u[half, i] if not udmix or certain > 0.35 else certain
+            wanted = ratio * unlabeled[i] + (1 - ratio) * labeled[i]
+            np.testing.assert_allclose(mixed[8 * half + i].numpy(), wanted, atol=1e-5)
+
+
+def test_partners_have_the_pseudo_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    method, random = build("proud")
+    taken: list[torch.Tensor] = []
+    take = method.context.labeled.take
+    monkeypatch.setattr(method.context.labeled, "take", lambda rows: taken.append(rows) or take(rows))
+    rows = torch.arange(8)
+    method.matched_views(rows, method.labels[rows], random.draws(method.draws(method.stages()[-1])))
+    assert torch.equal(method.context.labels[taken[0]], method.labels[rows])
+
+
+def test_the_loss_is_cross_entropy_plus_alpha_times_merging() -> None:
+    method, random = build("proud", alpha=0.7)
+    stage = method.stages()[-1]
+    losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
+    torch.testing.assert_close(losses["loss"], losses["ce"] + 0.7 * losses["pml"])
+
+
+@pytest.mark.parametrize("views", ["originals", "either", "all"])
+def test_views_of_the_merging_loss(views: str) -> None:
+    method, random = build("proud", pml_views=views)
+    draws = random.draws(method.draws(method.stages()[-1]))
+    originals, copies = torch.zeros(4, 3, 2, 2), torch.ones(4, 3, 2, 2)
+    low, high = (method.merging_views(originals, copies, draws | {"pml_view": torch.tensor([u])}) for u in (0.1, 0.9))
+    wanted = {"originals": (originals, originals), "either": (originals, copies)}
+    wanted["all"] = (torch.cat([originals, copies]),) * 2
+    assert torch.equal(low, wanted[views][0]) and torch.equal(high, wanted[views][1])
+
+
+# ---- proud-plus
+
+
+@pytest.mark.parametrize("norm", ["center", "scale"])
+def test_plus_normalises_every_domain_by_itself(norm: str) -> None:
+    method, random = build("proud-plus", domain_norm=norm)
+    for t in range(len(method.context.unlabeled_names)):
+        features, probs = unit_features(method, random, t)
+        rows = features.flatten(0, 1).double().numpy()
+        mean, spread = rows.mean(0), np.maximum(rows.std(0), 1e-6) if norm == "scale" else 1.0
+        np.testing.assert_allclose(method.centers[1 + t].numpy(), mean, atol=1e-6)
+        aligned = torch.from_numpy((rows - mean) / spread).view(features.shape)
+        unit = torch.nn.functional.normalize(aligned, dim=-1)
+        wanted = ops.dapp(unit, probs.double(), method.config.tau_uncertainty)
+        found = method.pseudo_labels()[method.context.unlabeled_names[t]]
+        assert (found.labels == wanted.labels).float().mean() > 0.97  # ties may fall either way in float32
+
+
+def test_plus_weights_the_merging_loss_by_certainty() -> None:
+    method, _ = build("proud-plus", domain_norm="none", labeled_weight=0.5)
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(8, method.net.num_features, generator=generator).abs()
+    labels, rows = torch.tensor([0, 1, 2, 3]), torch.arange(4)
+    method.uncertainty[rows] = torch.tensor([0.0, 0.1, 1.0, 3.0])
+    terms = method.merging_terms(features, labels, rows)
+    distances = oracle.cosine_distance(features.double().numpy(), method.merged.double().numpy())
+    weights = [1.0] * 4 + [2 / (1 + np.exp(e / 0.5)) for e in (0.0, 0.1, 1.0, 3.0)]
+    losses = [float(distances[i, labels[i % 4]] + np.log(np.exp(-distances[i]).sum())) for i in range(8)]
+    assert float(terms["pml"][1]) == pytest.approx(np.average(losses, weights=weights), rel=1e-4)
+    assert terms["labeled"][0] == 0.5
+    logits = method.net.head(features[:4]).detach()
+    assert terms["labeled"][1].item() == pytest.approx(
+        float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5
+    )
+
+
+def test_plus_pseudo_labels_with_the_averaged_network() -> None:
+    method, _ = build("proud-plus")
+    assert method.labeler() is method.network() is method.average
+    assert dataclasses.asdict(method.config)["ema_decay"] == 0.99
