@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trust_tables import diagnosis_table, label_next_table, trust_table
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -84,7 +86,13 @@ def explore_digits() -> str:
     )
 
 
-TABLES: dict[str, Callable[[], str]] = {"speed": speed, "explore-digits": explore_digits}
+TABLES: dict[str, Callable[[], str]] = {
+    "speed": speed,
+    "explore-digits": explore_digits,
+    "trust": lambda: trust_table(read("trust.json")),
+    "diagnosis": lambda: diagnosis_table(read("diagnosis.json")),
+    "label-next": lambda: label_next_table(read("label_next.json")),
+}
 
 
 def fill(text: str) -> str:

@@ -1,6 +1,6 @@
 """What k labels per site buy: the same run with and without the labels that `proud label-next` asks for.
 
-Usage: python benchmarks/label_next.py RUN... --work DIR --out benchmarks/results/label_next.json [--k 20] [--note TEXT]
+Usage: python benchmarks/label_next.py RUN... --work DIR --out benchmarks/results/label_next.json --data NAME [--k 20]
 
 Every RUN is a finished run without added labels, on data whose true labels are known. The table of `proud label-next`
 is filled in with them, as a person would; `random` fills in as many images drawn at random, to tell what the choice is
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--k", type=int, default=20)
     parser.add_argument("--choices", nargs="+", default=["chosen"], choices=["chosen", "random"])
-    parser.add_argument("--note", default="")
+    parser.add_argument("--data", required=True, help="what the data is, in words")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -107,17 +107,16 @@ def main() -> None:
             rows.append(about | {"labels": choice, "wrong_guesses": wrong} | found)
             print(rows[-1], flush=True)
     run = read_json(arguments.runs[0] / "run.json")
-    command = f"python {' '.join(Path(part).name if Path(part).is_absolute() else part for part in sys.argv)}"
     write_json(
         arguments.out,
         {
-            "note": arguments.note,
+            "data": arguments.data,
             "k": arguments.k,
             "images": {name: domain["images"] for name, domain in run["task"]["domains"].items()},
             "size": run["task"]["size"],
             "settings": run["config"]["method_config"],
             "rows": rows,
-            "command": command,
+            "command": "python " + " ".join(sys.argv),
             **environment(torch.device("cpu")),
         },
     )

@@ -1,7 +1,6 @@
 """Calibration, coverage and abstention on source validation and on the unseen domain, from the outputs of runs.
 
 Usage: python benchmarks/trust.py RUN_OR_BENCH... --data NAME --out benchmarks/results/trust.json
-       python benchmarks/trust.py --table benchmarks/results/trust.json    (the table of docs/trust.md)
 
 All is fitted on source validation as at the end of every training; the numbers on those images themselves are
 therefore a little too good, those on the unseen domain are honest.
@@ -12,14 +11,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 from diagnosis import find_runs
 from safetensors.torch import load_file
+from trust_tables import trust_table
 
-from proud.training.files import read_json, write_json
+from proud.training.files import write_json
 from proud.training.folder import read_run
 from proud.training.machine import environment
 from proud.trust.fitted import fit_trust, measure
@@ -53,53 +52,12 @@ def observe(folder: Path) -> dict[str, Any] | None:
     return row
 
 
-def table(result: dict[str, Any]) -> str:
-    """Markdown; the last row holds the means."""
-    head = (
-        "| labeled → unseen (method, seed) | T | ECE source, before → after | ECE unseen, before → after | "
-        "coverage source / unseen (asked: 90 %) | mean set size source / unseen | answered unseen, wrong of these "
-        f"(allowed: {RISK:.0%}) |"
-    )
-    lines = [head, "|---|---|---|---|---|---|---|"]
-
-    def percent(value: float | None) -> str:
-        return "–" if value is None else f"{100 * value:.1f}"
-
-    def line(name: str, rows: list[dict[str, Any]]) -> str:
-        def mean(part: str, key: str) -> float | None:
-            values = [row[part][key] for row in rows if row[part][key] is not None]
-            return fmean(values) if values else None
-
-        sizes = " / ".join(f"{mean(part, 'set_size'):.2f}" for part in ("source", "unseen"))
-        cells = [
-            name,
-            f"{fmean(row['temperature'] for row in rows):.2f}",
-            *(
-                f"{percent(mean(part, 'ece_before'))} → {percent(mean(part, 'ece_after'))}"
-                for part in ("source", "unseen")
-            ),
-            " / ".join(percent(mean(part, "coverage")) for part in ("source", "unseen")),
-            sizes,
-            f"{percent(mean('unseen', 'answered'))}, {percent(mean('unseen', 'risk'))}",
-        ]
-        return f"| {' | '.join(cells)} |"
-
-    for row in result["rows"]:
-        lines.append(line(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]))
-    lines.append(line("mean", result["rows"]))
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("runs", type=Path, nargs="*")
-    parser.add_argument("--data", default="", help="what the data is, in words")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--data", required=True, help="what the data is, in words")
+    parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    if arguments.table:
-        print(table(read_json(arguments.table)))
-        return
     folders = find_runs(arguments.runs)
     first = read_run(folders[0])
     result = {
@@ -115,7 +73,7 @@ def main() -> None:
         **environment(torch.device("cpu")),
     }
     write_json(arguments.out, result)
-    print(table(result))
+    print(trust_table(result))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,13 @@ def test_columns_agree_with_the_slow_way(run: Path) -> None:
         assert answer["uncertainty"] == pytest.approx(-(soft * np.log(soft)).sum(), abs=2e-3)
 
 
+def test_what_was_measured_is_beside_it(run: Path) -> None:
+    stored = json.loads((run / "model.json").read_text())["trust"]
+    assert stored["validation"]["coverage"] >= 0.9
+    assert stored["validation"]["nll_after"] <= stored["validation"]["nll_before"]
+    assert set(stored["test"]) == set(stored["validation"])  # shown, whatever it is: nothing is promised there
+
+
 def test_what_is_asked_matters(run: Path) -> None:
     model = load_model(run, "cpu")
     images = pixels(model)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from proud.training.files import replacing, write_json, write_tensors
 from proud.trust.diagnosis import diagnose, most_doubtful
-from proud.trust.fitted import fit_trust
+from proud.trust.fitted import fit_trust, measure
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +33,11 @@ def save_trust(
         write_json(folder / "diagnosis.json", [site.as_json() for site in sites])
     outputs = loop.evaluator.logits(loop.method.network())
     save_outputs(folder, outputs)
-    return fit_trust(*outputs["val"]).as_json() if "val" in outputs else None
+    if "val" not in outputs:
+        return None
+    trust = fit_trust(*outputs["val"])
+    # measured on the unseen domain, never fitted there
+    return trust.as_json() | ({"test": measure(trust, *outputs["test"])} if "test" in outputs else {})
 
 
 def save_outputs(folder: Path, outputs: dict[str, tuple[Tensor, Tensor]]) -> None:

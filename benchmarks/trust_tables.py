@@ -1,0 +1,102 @@
+"""The tables of docs/trust.md as Markdown, from results files; `benchmarks/docs_tables.py` fills them in."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    return "".join("| " + " | ".join(line) + " |\n" for line in (header, ["---"] * len(header), *rows))
+
+
+def source(name: str, result: dict[str, Any]) -> str:
+    images = ", ".join(f"{domain} {count}" for domain, count in result["images"].items())
+    return (
+        f"\n{result['data']}; images in the first run: {images}; {result['size']} px. "
+        f"`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
+    )
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def trust_table(result: dict[str, Any]) -> str:
+    """One row per run; the last one holds the means."""
+    both = ("source", "unseen")
+
+    def cells(name: str, rows: list[dict[str, Any]]) -> list[str]:
+        def mean(part: str, key: str) -> float | None:
+            values = [row[part][key] for row in rows if row[part][key] is not None]
+            return fmean(values) if values else None
+
+        return [
+            name,
+            f"{fmean(row['temperature'] for row in rows):.2f}",
+            " / ".join(percent(mean(part, "accuracy")) for part in both),
+            *(f"{percent(mean(part, 'ece_before'))} → {percent(mean(part, 'ece_after'))}" for part in both),
+            " / ".join(percent(mean(part, "coverage")) for part in both),
+            " / ".join(f"{mean(part, 'set_size'):.2f}" for part in both),
+            f"{percent(mean('unseen', 'answered'))}, {percent(mean('unseen', 'risk'))}",
+        ]
+
+    header = [
+        "labeled → unseen (method, seed)",
+        "T",
+        "accuracy, source / unseen",
+        "ECE source",
+        "ECE unseen",
+        f"coverage, source / unseen (asked: {result['coverage']:.0%})",
+        "mean set size",
+        f"unseen: answered, wrong of these (allowed: {result['risk']:.0%})",
+    ]
+    rows = [
+        cells(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]) for row in result["rows"]
+    ]
+    return markdown(header, [*rows, cells("**mean**", result["rows"])]) + source("trust.json", result)
+
+
+def diagnosis_table(result: dict[str, Any]) -> str:
+    """Rank correlations, verdicts, and every site."""
+    rows = []
+    for name, found in result["spearman"].items():
+        verdicts = "; ".join(
+            f"{verdict}: {part['sites']} ({100 * part['lowest']:.0f}–{100 * part['highest']:.0f} %)"
+            for verdict, part in result["verdicts"][name].items()
+        )
+        signals = ", ".join(f"{key} {value:+.2f}" for key, value in found.items() if key not in ("sites", "score", "p"))
+        whole = f"**{found['score']:.2f}** (p = {found['p']:g})" if "score" in found else "–"
+        rows.append([name, str(found["sites"]), whole, signals, verdicts])
+    header = ["cells", "sites", "Spearman, score", "Spearman, single signals", "verdicts (pseudo-label accuracy)"]
+    sites = [
+        [
+            row["cell"].replace(":", " → "),
+            f"{row['method']}, {row['seed']}",
+            row["site"],
+            f"{row['score']:.2f}",
+            row["verdict"],
+            percent(row["accuracy"]),
+        ]
+        for row in sorted(result["sites"], key=lambda row: -row["score"])
+    ]
+    every = markdown(["labeled → unseen", "run", "site", "score", "verdict", "pseudo-labels right, %"], sites)
+    return markdown(header, rows) + "\n" + every + source("diagnosis.json", result)
+
+
+def label_next_table(result: dict[str, Any]) -> str:
+    rows = []
+    for row in result["rows"]:
+        labels = ", ".join(f"{site} {value:.1f}" for site, value in row["pseudo_label_accuracy"].items())
+        wrong = ", ".join(f"{site} {count}" for site, count in row.get("wrong_guesses", {}).items())
+        cell = f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})"
+        added = {"none": "none", "chosen": f"{result['k']} chosen", "random": f"{result['k']} random"}[row["labels"]]
+        rows.append([cell, added, wrong or "–", labels, f"{row['test_accuracy']:.1f}"])
+    header = [
+        "labeled → unseen (method, seed)",
+        "labels per site",
+        "of these guessed wrong",
+        "pseudo-labels, %",
+        "test, %",
+    ]
+    return markdown(header, rows) + source("label_next.json", result)
