@@ -1,0 +1,18 @@
+"""Every fault ends in a clear message and a run that goes on as if nothing had happened. Full size: `make soak`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from faults import FAULTS, Site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name: str, site: Site, tmp_path: Path) -> None:
+    assert FAULTS[name](site, tmp_path / "run")

@@ -1,0 +1,26 @@
+"""A killed run, resumed, is the same run to the last bit. Full size: `make soak`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from killing import Killer
+
+
+@pytest.fixture(scope="module")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
+    return Killer(tmp_path_factory.mktemp("kills"), epochs=3)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_kills_at_random_moments(seconds: float, killer: Killer) -> None:
+    assert killer.at_random_moments(f"random-{seconds}", 3, seconds, seed=1, longest=0.3) >= 3
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_kills_at_things_done_to_files(power_loss: bool, killer: Killer) -> None:
+    chance = random.Random(3)
+    for at in chance.sample(range(1, killer.events + 1), 3):
+        killer.at_event(f"event-{at}-{power_loss}", at, power_loss)

@@ -1,0 +1,17 @@
+"""Imported by the server that children are forked from, so that none of them pays for it."""
+
+from __future__ import annotations
+
+import scipy.stats
+import timm  # noqa: F401
+import torch._dynamo
+import torch._inductor
+
+import proud.bench.worker
+import proud.cli
+import proud.console
+import proud.deploy.predict
+import proud.methods.erm
+import proud.methods.proud
+import proud.trust  # noqa: F401
+import toy  # noqa: F401
