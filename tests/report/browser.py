@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import argparse
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-QUIET = [
+QUIET = (
     "--no-first-run",
     "--no-default-browser-check",
     "--disable-extensions",
@@ -25,9 +27,10 @@ QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
-    "--metrics-recording-only",
     "--disable-dev-shm-usage",
-]
+)
+# the pipe's ends must have these numbers, whatever is open here
+AS_3_AND_4 = "import os, sys; a, b, *c = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execvp(c[0], c)"
 
 
 def find_chromium() -> str | None:
@@ -39,26 +42,17 @@ class Browser:
 
     def __init__(self, program: str) -> None:
         self.profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
-        read_commands, self.write = os.pipe()
-        self.read, write_answers = os.pipe()
+        commands, self.write = os.pipe()
+        self.read, answers = os.pipe()
+        theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands, answers)]
         options = (
             f"--headless=new --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir={self.profile.name}"
         )
-        command = [
-            "sh",
-            "-c",
-            f'exec "$@" 3<&{read_commands} 4>&{write_answers}',
-            "sh",
-            program,
-            *options.split(),
-            *QUIET,
-        ]
+        command = [sys.executable, "-c", AS_3_AND_4, *map(str, theirs), program, *options.split(), *QUIET]
         command += ["--host-resolver-rules=MAP * ~NOTFOUND", "about:blank"]
-        self.process = subprocess.Popen(
-            command, pass_fds=(read_commands, write_answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        os.close(read_commands)
-        os.close(write_answers)
+        self.process = subprocess.Popen(command, pass_fds=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for end in (commands, answers, *theirs):
+            os.close(end)
         self.buffer, self.count, self.session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]

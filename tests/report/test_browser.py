@@ -1,0 +1,54 @@
+"""The report in a real headless Chromium. Where CI is set, Chromium must be there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, find_chromium
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("Chromium is not installed: apt-get install chromium")
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with Browser(program) as found:
+        yield found
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_renders(browser: Browser, report: Path, width: int, dark: bool) -> None:
+    browser.open(report, width, dark=dark)
+    assert browser.complaints() == []
+    assert browser.requests() == [report.resolve().as_uri()]
+    images = browser.evaluate(
+        "[...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width])"
+    )
+    assert len(images) > 40
+    assert all(complete and natural > 0 and shown > 0 for complete, natural, shown in images)
+    assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "wider than the window"
+    assert browser.evaluate("document.querySelectorAll('section').length") == 10
+    assert "<script>alert(1)</script>" in browser.evaluate("document.body.innerText")
+    back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, back[4:-1].split(","))) < 300) == dark
+    chosen = browser.evaluate(
+        "document.querySelector('picture img').currentSrc == document.querySelector('picture img').src"
+    )
+    assert chosen != dark
+    assert len(browser.screenshot(whole=False)) > 10_000
+
+
+def test_an_error_would_be_seen(browser: Browser, tmp_path: Path) -> None:
+    """The checks above can fail."""
+    page = tmp_path / "bad.html"
+    page.write_text("<img src='https://example.org/x.png'><script>console.error('no'); throw new Error('bad')</script>")
+    browser.open(page)
+    assert browser.complaints()
+    assert any("example.org" in url for url in browser.requests())
+    assert browser.evaluate("document.images[0].naturalWidth") == 0

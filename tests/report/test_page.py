@@ -1,0 +1,129 @@
+"""The page of a real run: complete, self-contained, safe with any name, and careful with files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from proud import cli
+from proud.errors import UserError
+from proud.report.gather import gather
+from proud.report.page import write_report
+
+SECTIONS = (
+    "data",
+    "results",
+    "sites",
+    "curves",
+    "features",
+    "pairs",
+    "certain",
+    "confusion",
+    "reliability",
+    "settings",
+)
+
+
+def test_every_part_is_there(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    for section in SECTIONS:
+        assert f'<section id="{section}">' in text, section
+    for word in ("proud without PML", "epoch 1", "epoch 3", "labeled", "mixed", "λ", "ε"):
+        assert word in text, word
+
+
+def test_nothing_comes_from_elsewhere(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    addresses = re.findall(r'(?:src|srcset|href)="([^"]*)"', text)
+    assert len(addresses) > 50
+    for address in addresses:
+        assert address.startswith(("data:image/", "#", "report_files/")), address[:80]
+        if address.startswith("report_files/"):
+            assert (report.parent / address).is_file(), address
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_names_are_shown_and_never_run(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_figures_and_tables_are_files_too(report: Path) -> None:
+    files = report.with_name("report_files")
+    by_kind = {kind: {path.stem for path in files.glob(f"*.{kind}")} for kind in ("png", "pdf", "csv", "tex")}
+    assert by_kind["png"] == by_kind["pdf"] != set()
+    assert by_kind["csv"] == by_kind["tex"] != set()
+    for name in ("curves", "features", "pairs-first", "pairs-last", "certain", "confusion", "reliability"):
+        assert any(stem.startswith(name) for stem in by_kind["png"]), name
+    for path in files.glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    for path in files.glob("*.pdf"):
+        assert path.read_bytes().startswith(b"%PDF")
+    listed = json.loads((files / "made-by-proud-report.json").read_text())["files"]
+    assert sorted(listed) == sorted(path.name for path in files.iterdir())
+
+
+def test_nothing_is_overwritten_silently(report: Path, tmp_path: Path) -> None:
+    source = [report.parent]  # never read: the target is looked at first
+    with pytest.raises(UserError, match="exists"):
+        write_report(source, report)
+    with pytest.raises(UserError, match="earlier report"):
+        write_report(source, report.with_suffix(".htm"))
+    (tmp_path / "thesis_files").mkdir()
+    (tmp_path / "thesis_files" / "mine.png").write_bytes(b"mine")
+    with pytest.raises(UserError, match="not a report's"):
+        write_report(source, tmp_path / "thesis.html", overwrite=True)
+    with pytest.raises(UserError, match=r"end in \.html"):
+        write_report(source, tmp_path / "run.json")
+    with pytest.raises(UserError, match="is a folder"):
+        write_report(source, tmp_path)
+
+
+def test_an_earlier_report_is_replaced_when_asked(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    results = tmp_path / "results.jsonl"
+    results.write_text("".join(json.dumps(row) + "\n" for row in bench_rows()))
+    assert cli.run(["report", str(results), "--out", str(out)]) == 0
+    (tmp_path / "r_files" / "mine.txt").write_text("mine")
+    assert cli.run(["report", str(results), "--out", str(out), "--overwrite"]) == 0
+    assert (tmp_path / "r_files" / "mine.txt").read_text() == "mine"
+    text = out.read_text()
+    assert "ProUD (published)" in text
+    assert "proud (ours)" in text
+    assert (tmp_path / "r_files" / "table-pacs-1.tex").read_text().startswith(r"\begin{table}")
+
+
+def bench_rows() -> list[dict[str, object]]:
+    row = {"format": "proud-result-1", "bench": "pacs", "method": "proud", "labeled": "photo", "test": "sketch"}
+    return [
+        row
+        | {"seed": seed, "test_accuracy": 0.7, "domains": ["photo", "art_painting", "cartoon", "sketch"]}
+        | {"seconds": 60.0, "commit": "abc", "device": "cpu", "config": {"method": "proud"}}
+        for seed in (1, 2)
+    ]
+
+
+def test_wrong_sources_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        gather([tmp_path / "nowhere"])
+    with pytest.raises(UserError, match="neither a run"):
+        gather([tmp_path])
+    with pytest.raises(UserError, match="Name the runs"):
+        cli.run(["report"])
+
+
+def test_a_run_that_is_not_finished_has_a_report(runs: Path, tmp_path: Path) -> None:
+    import shutil
+
+    half = tmp_path / "half"
+    shutil.copytree(runs / "whole", half)
+    for name in ("result.json", "outputs.safetensors", "snapshots/middle.safetensors", "snapshots/last.safetensors"):
+        (half / name).unlink()
+    text = write_report([half], tmp_path / "r.html").read_text()
+    assert "not finished" in text
+    assert 'id="confusion"' not in text
