@@ -116,7 +116,7 @@ def main() -> None:
             "size": run["task"]["size"],
             "settings": run["config"]["method_config"],
             "rows": rows,
-            "command": "python " + " ".join(sys.argv),
+            "command": "python " + " ".join(Path(part).name if Path(part).is_absolute() else part for part in sys.argv),
             **environment(torch.device("cpu")),
         },
     )

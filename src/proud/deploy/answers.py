@@ -50,8 +50,7 @@ def answers(model: Model, images: Tensor, asked: Asked) -> list[dict[str, Any]]:
     if model.prototypes:
         settings = model.config.get("method_config")
         tau = float(settings.get("tau_uncertainty", 0.03)) if isinstance(settings, dict) else 0.03
-        merged, center = model.prototypes["merged"], model.prototypes["center"]
-        found = uncertainty_to_prototypes(features, merged, center, tau, present=merged.abs().sum(1) > 0)
+        found = uncertainty_to_prototypes(features, model.prototypes, tau)
         for row, doubt in zip(rows, found.tolist(), strict=True):
             row["uncertainty"] = round(doubt, 4)
     return rows
@@ -86,7 +85,7 @@ def read_reliability(folder: Path, classes: int, width: int) -> tuple[Trust | No
         trust = read_trust(read_json(folder / "model.json").get("trust"))
         found = load_file(path) if path.is_file() else None
         if found is not None:
-            shapes = {"merged": (classes, width), "center": (width,)}
+            shapes = {"merged": (classes, width), "center": (width,), "scale": (width,)}
             for name, shape in shapes.items():
                 if found[name].shape != shape or not found[name].isfinite().all():
                     raise ValueError(f"{PROTOTYPES} does not fit the network")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from proud import ops
 from proud.data.assemble import assemble
@@ -18,6 +17,7 @@ from proud.errors import UserError
 from proud.training.folder import read_run
 from proud.training.records import write_table
 from proud.trust.calibration import probabilities
+from proud.trust.fitted import to_prototypes
 from proud.trust.label_next import choose_images
 
 if TYPE_CHECKING:
@@ -79,11 +79,7 @@ def judge(model: Model, domain: UnlabeledDomain) -> tuple[Tensor, Tensor, Tensor
     if f"site/{domain.name}" not in found:
         probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
         return features, probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
-    prototypes, present = found[f"site/{domain.name}"], found[f"present/{domain.name}"]
-    unit = normalize(features, dim=1)
-    if bool(found["center"].any()):  # the method takes each domain's mean off
-        unit = unit - unit.mean(0)
-    distances = ops.cosine_distance(unit, prototypes)
+    distances, aligned, present = to_prototypes(features, found, domain.name)
     tau = float(model.config["method_config"]["tau_uncertainty"])
-    guess = ops.nearest_prototype(unit, prototypes, present)
+    guess = ops.nearest_prototype(aligned, found[f"site/{domain.name}"], present)
     return features, guess, ops.uncertainty(distances, tau, present)

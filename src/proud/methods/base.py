@@ -110,8 +110,11 @@ class Method:
         return {}
 
     def prototypes(self, random: Randomness) -> dict[str, Tensor]:
-        """Prototypes of the trained network, where the method has such: `merged` [K,d], `center` [d], and
-        `site/NAME` [K,d] with `present/NAME` [K] of each domain. Called once, after the last epoch."""
+        """Prototypes of the trained network, where the method has such; called once, after the last epoch.
+
+        `merged` [K,d], and `site/NAME` [K,d] with `present/NAME` [K] of each domain; `center`, `scale` and those of
+        each domain [d] are what unit features are shifted and divided by before angles to them are measured.
+        """
         return {}
 
     # ---- saving

@@ -273,14 +273,19 @@ class ProUD(Method):
         with torch.no_grad():
             self.pseudo_label(random)
         labeled, present = self._labeled_prototypes
-        found = {"merged": self.merged, "center": self.center(), "labeled": labeled, "labeled_present": present}
-        for name, domain in self._domains.items():
+        center, scale = self.alignment()
+        found = {"merged": self.merged, "center": center, "scale": scale}
+        found |= {"labeled": labeled, "labeled_present": present}
+        for t, (name, domain) in enumerate(self._domains.items(), start=1):
+            center, scale = self.alignment(t)
             found |= {f"site/{name}": domain.prototypes, f"present/{name}": domain.present}
+            found |= {f"center/{name}": center, f"scale/{name}": scale}
         return found
 
-    def center(self) -> Tensor:
-        """What to take off a new image's unit features before its angles to the merged prototypes are measured."""
-        return self.merged.new_zeros(self.merged.shape[1])
+    def alignment(self, domain: int | None = None) -> tuple[Tensor, Tensor]:
+        """What unit features are shifted and divided by before angles are measured; None: in an unseen domain."""
+        one = self.merged.new_ones(self.merged.shape[1])
+        return torch.zeros_like(one), one
 
     def snapshot(self, random: Randomness) -> dict[str, Tensor]:
         """Prototypes of all domains, and 32 training pairs as the main phase would mix them now."""

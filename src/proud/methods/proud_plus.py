@@ -78,9 +78,10 @@ class ProUDPlus(ProUD, EMAMethod):
             squares = (f.sub(self.centers[domain]).square().sum((0, 1)) for f, _ in chunks())
             self.scales[domain] = (self.sharing.sum(sum(squares, start=zero)) / count).sqrt().clamp_min(1e-6)
 
-    def center(self) -> Tensor:
-        """The mean over all domains: that of an unseen one is not known."""
-        return self.centers.mean(0)
+    def alignment(self, domain: int | None = None) -> tuple[Tensor, Tensor]:
+        if domain is None:  # an unseen domain's own is not known: the mean over all
+            return self.centers.mean(0), self.scales.mean(0)
+        return self.centers[domain], self.scales[domain]
 
     def normalized(self, features: Tensor, rows: Tensor) -> Tensor:
         """Training features, laid out as in `merging_terms`, normalised like those of their domains."""

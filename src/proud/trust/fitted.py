@@ -118,11 +118,21 @@ def read_trust(stored: Any) -> Trust | None:
     return Trust(int(stored["images"]), temperature, quantiles, thresholds, dict(stored.get("validation", {})))
 
 
-def uncertainty_to_prototypes(
-    features: Tensor, prototypes: Tensor, center: Tensor, tau: float, present: Tensor | None = None
-) -> Tensor:
-    """Eq. 5 for new images: entropy in nats over the merged prototypes. [N,d], [K,d], [d] -> [N]."""
+def to_prototypes(features: Tensor, found: dict[str, Tensor], site: str = "") -> tuple[Tensor, Tensor, Tensor]:
+    """Distances of new images to the merged prototypes or to a site's. [N,d] -> [N,K], [N,d] aligned features, [K]."""
     from proud import ops
 
-    unit = torch.nn.functional.normalize(features.float(), dim=1) - center
-    return ops.uncertainty(ops.cosine_distance(unit, prototypes), tau, present)
+    end = f"/{site}" if site else ""
+    prototypes = found[f"site/{site}" if site else "merged"]
+    present = found[f"present/{site}"] if site else prototypes.abs().sum(1) > 0
+    unit = torch.nn.functional.normalize(features.float(), dim=1)
+    aligned = (unit - found[f"center{end}"]) / found[f"scale{end}"]
+    return ops.cosine_distance(aligned, prototypes), aligned, present
+
+
+def uncertainty_to_prototypes(features: Tensor, found: dict[str, Tensor], tau: float) -> Tensor:
+    """Eq. 5 for new images: entropy in nats over the merged prototypes. [N,d] -> [N]."""
+    from proud import ops
+
+    distances, _, present = to_prototypes(features, found)
+    return ops.uncertainty(distances, tau, present)
