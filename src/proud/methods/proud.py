@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from proud.lazy import ops, torch
 from proud.methods.base import Method, MethodConfig, Stage
 from proud.methods.group import ALONE, Group
+from proud.methods.showing import saved_prototypes, shown_moment
 from proud.methods.statistics import batch_statistics
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ProUD(Method):
     def pseudo_label(self, random: Randomness) -> None:
         context = self.context
         domains = [self.labeled_prototypes(random)]
-        self._labeled_prototypes = domains[0]
+        self.last_labeled = domains[0]
         for t, name in enumerate(context.unlabeled_names):
             start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
             mine = [rows[self.sharing.span(len(rows))] for rows in self.chunks(size)]
@@ -272,15 +273,7 @@ class ProUD(Method):
     def prototypes(self, random: Randomness) -> dict[str, Tensor]:
         with torch.no_grad():
             self.pseudo_label(random)
-        labeled, present = self._labeled_prototypes
-        center, scale = self.alignment()
-        found = {"merged": self.merged, "center": center, "scale": scale}
-        found |= {"labeled": labeled, "labeled_present": present}
-        for t, (name, domain) in enumerate(self._domains.items(), start=1):
-            center, scale = self.alignment(t)
-            found |= {f"site/{name}": domain.prototypes, f"present/{name}": domain.present}
-            found |= {f"center/{name}": center, f"scale/{name}": scale}
-        return found
+        return saved_prototypes(self)
 
     def alignment(self, domain: int | None = None) -> tuple[Tensor, Tensor]:
         """What unit features are shifted and divided by before angles are measured; None: in an unseen domain."""
@@ -288,29 +281,4 @@ class ProUD(Method):
         return torch.zeros_like(one), one
 
     def snapshot(self, random: Randomness) -> dict[str, Tensor]:
-        """Prototypes of all domains, and 32 training pairs as the main phase would mix them now."""
-        shown: dict[str, Tensor] = {"merged": self.merged}
-        for name, found in self._domains.items():
-            shown |= {f"prototypes/{name}": found.prototypes, f"present/{name}": found.present}
-        random.rewind("snapshot")
-        rows = (random.uniform("snapshot", 32) * len(self.context.unlabeled)).long()
-        uniform = random.uniform("snapshot", 4, 32)
-        labels, uncertainty = self.labels[rows], self.uncertainty[rows]
-        partners = ops.sample_match(labels, self.index, uniform[0])
-        size = self.context.size
-        unlabeled = ops.center_crop(self.context.unlabeled.take(rows), size)
-        labeled = ops.center_crop(self.context.labeled.take(partners), size)
-        ratio = uniform[1]
-        if self.config.udmix:
-            ratio = ops.mixing_ratio(uncertainty, uniform[1], self.config.tau_ratio, self.config.threshold)
-        mixed = ops.ud_mix(labeled.float(), unlabeled.float(), ratio).round().to(torch.uint8)
-        return shown | {
-            "pairs/rows": rows,
-            "pairs/partners": partners,
-            "pairs/labels": labels,
-            "pairs/uncertainty": uncertainty,
-            "pairs/ratio": ratio,
-            "pairs/labeled": labeled,
-            "pairs/unlabeled": unlabeled,
-            "pairs/mixed": mixed,
-        }
+        return shown_moment(self, random)
