@@ -42,8 +42,8 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
             return super().forward(x)
         dims = [0, *range(2, x.ndim)]
         shape = [1, -1] + [1] * (x.ndim - 2)
-        wide = x.float()
-        count = summed(torch.tensor(float(x.numel() // x.shape[1])))
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        count = summed(wide.new_tensor(x.numel() // x.shape[1]))
         mean = summed(wide.sum(dims)) / count
         centred = wide - mean.view(shape)
         variance = summed(centred.square().sum(dims)) / count

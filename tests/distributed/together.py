@@ -1,0 +1,96 @@
+"""What the tests train, alone or by several processes: `python together.py FOLDER` under torchrun."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from proud.config import Options
+from proud.data.arrays import assemble_arrays
+from proud.data.domain import Task
+from proud.errors import UserError
+from proud.methods.context import Context
+from proud.methods.group import ALONE, Group
+from proud.models import Net
+from proud.training.distributed import join
+from proud.training.run import train
+from toy import as_domain, toy_images, toy_run, toy_settings
+
+RESNET = {"model": "resnet10t", "weights": "none", "size": 32}
+RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "proud": ("proud", {"pml_views": "either"}, {}),
+    "weighted": ("proud-plus", {"neck": True, "lr": 0.005, "pml_views": "all"}, {}),
+    "batch norm": ("proud", {"lr": 0.005}, RESNET),
+    "domain statistics": ("proud", {"lr": 0.005, "dapp_bn": "domain", "epochs": 1, "pretrain_epochs": 0}, RESNET),
+    "labeled alone": ("erm-noisemix", {}, {}),
+}
+
+
+def task_of(side: int, per_class: int = 4) -> Task:
+    hidden = [as_domain(f"hidden {t}", *toy_images(t, per_class)) for t in (1, 2)]
+    return assemble_arrays(toy_images(0, per_class), hidden, toy_images(3, per_class, seed=1), size=side, seed=2022)
+
+
+def one_run(name: str, folder: Path, group: Group = ALONE, **more: Any) -> None:
+    method, settings, network = RUNS[name]
+    task = task_of(network.get("size", 16))
+    settings = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 12} | settings
+    options = Options(out=str(folder / name), threads=1, device="cpu", quiet=True, resume=more.pop("resume", False))
+    run = toy_run(method, task, **network)
+    with pytest.MonkeyPatch.context() as patch:
+        compute_in_double(patch)
+        train(run, toy_settings(method, **settings), options, task=task, group=group, **more)
+
+
+def compute_in_double(patch: pytest.MonkeyPatch) -> None:
+    """In float32 a network differs by more than rounding as soon as one ReLU's input changes its sign by rounding."""
+    features, build = Net.features, Net.__init__
+
+    def build_in_double(net: Net, *arguments: Any) -> None:
+        build(net, *arguments)
+        net.double()
+        net.head.register_forward_pre_hook(lambda head, inputs: (inputs[0].double(),))
+
+    patch.setattr(Net, "features", lambda net, x: features(net, x.double()))
+    patch.setattr(Net, "__init__", build_in_double)
+
+
+def small_chunks() -> None:
+    """Several chunks per domain, of a size that two and three processes cannot share evenly."""
+    Context.chunk_size = property(lambda self: 7)  # type: ignore[assignment]
+
+
+def refused(group: Group, method: str, batch_size: int, folder: Path) -> str:
+    """What this rank tells when such a run is asked for."""
+    try:
+        task = task_of(16, per_class=2)
+        options = Options(out=str(folder / "refused"), threads=1, device="cpu", quiet=True)
+        train(toy_run(method, task), toy_settings(method, batch_size=batch_size), options, task=task, group=group)
+    except UserError as error:
+        return str(error)
+    except SystemExit:
+        return "silent"
+    return "trained"
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    small_chunks()
+    with join("cpu") as group:
+        for name in RUNS:
+            one_run(name, folder, group)
+        one_run("proud", folder / "resumed", group, resume=True)
+        told = [refused(group, "fixmatch", 4, folder), refused(group, "erm", 5, folder)]
+        (folder / f"told-{group.rank}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
