@@ -165,6 +165,3 @@ def fingerprint(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in found.items() if not name.startswith("checkpoints/")} | {
         "checkpoints": str(sum(name.startswith("checkpoints/") for name in found) <= 4)
     }
-
-
-

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faults import FAULTS, Site
+from damage import DAMAGE
+from faults import FAULTS, SOAK_ONLY, Site
 
 
 @pytest.fixture(scope="module")
@@ -13,6 +14,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(tmp_path_factory.mktemp("faults"))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in SOAK_ONLY])
 def test_faults(name: str, site: Site, tmp_path: Path) -> None:
     assert FAULTS[name](site, tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_files(name: str, site: Site, tmp_path: Path) -> None:
+    assert DAMAGE[name](site, tmp_path / "run")

@@ -75,15 +75,26 @@ def parse_rows(content: bytes, path: Path) -> list[Row]:
         try:
             row = parse_json(line)
             key_of(row)
-            whole = isinstance(row["config"], dict) and 0 <= float(row["test_accuracy"]) <= 1
-            if not whole or not isinstance(row["bench"], str):
-                raise ValueError("no accuracy, bench or config of a run")
+            check_types(row)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise UserError(f"{path}, line {number} is not a result of proud bench ({error}).") from error
         if row.get("format") != FORMAT:
             raise UserError(f"{path}, line {number}: its format is {row.get('format')!r}, not {FORMAT!r}.")
         rows.append(row)
     return rows
+
+
+def check_types(row: Row) -> None:
+    """What the tables rely on; the rest is there to be read by people."""
+    words = [row[name] for name in ("bench", "method", "labeled", "test")] + [row.get("note") or ""]
+    names = [*(row.get("domains") or []), *(row.get("unlabeled") or [])]
+    if not all(isinstance(word, str) for word in [*words, *names]) or type(row["seed"]) is not int:
+        raise ValueError("names or seed of a run are not ours")
+    if not isinstance(row["config"], dict) or not isinstance(row["config"].get("method_config", {}), dict):
+        raise ValueError("its config is not ours")
+    numbers = [row["test_accuracy"], row.get("val_accuracy") or 0, row.get("seconds") or 0]
+    if not all(type(value) in (int, float) for value in numbers) or not 0 <= numbers[0] <= 1:
+        raise ValueError("its accuracy is not between 0 and 1")
 
 
 def key_of(row: Row) -> Key:

@@ -1,0 +1,275 @@
+"""Thousands of mutated files: each is used or refused in one clear line; nothing hangs, runs or writes elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mutate import STRANGE, json_text, mutate_bytes, mutate_json, mutate_safetensors, seeds_of_images
+
+SECONDS_PER_CASE = 10.0
+FORBIDDEN = (
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "subprocess.Popen",
+    "pickle.find_class",
+    "code.__new__",
+)
+NETWORK = ("socket.connect", "socket.getaddrinfo")
+
+
+class Watch:
+    """What the interpreter says it is about to do while a case runs."""
+
+    def __init__(self) -> None:
+        self.inside: Path | None = None
+        self.seen: list[str] = []
+        sys.addaudithook(self.hook)
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.inside is None:
+            return
+        if event in FORBIDDEN or event in NETWORK:
+            self.seen.append(f"{event} {arguments!r}"[:200])
+        elif event == "open" and isinstance(arguments[0], str | bytes) and isinstance(arguments[2], int):
+            writes = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            path = Path(os.path.realpath(os.fsdecode(arguments[0])))
+            if writes and not path.is_relative_to(self.inside) and path != Path(os.devnull):
+                self.seen.append(f"writes {path}")
+
+    @contextmanager
+    def looking(self, folder: Path) -> Iterator[None]:
+        self.inside = Path(os.path.realpath(folder))
+        try:
+            yield
+        finally:
+            self.inside = None
+
+
+def fuzz(name: str, cases: int, folder: Path, one: Callable[[random.Random], None]) -> dict[str, Any]:
+    """Run so many cases; a UserError or BadImage is a refusal, anything else a failure, which stops the count."""
+    from proud.data.store import BadImage
+    from proud.errors import UserError
+
+    watch, refused, slowest = Watch(), 0, 0.0
+    for case in range(cases):
+        began = time.perf_counter()
+        chance = random.Random(f"{name}-{case}")
+        try:
+            with warnings.catch_warnings(), watch.looking(folder):
+                warnings.simplefilter("ignore")
+                one(chance)
+        except (UserError, BadImage) as error:
+            refused += 1
+            assert len(str(error)) < 20_000, f"{name} {case}: a message of {len(str(error))} letters"
+        except Exception as error:
+            raise AssertionError(f"{name}, case {case}: {type(error).__name__}: {str(error)[:300]}") from error
+        took = time.perf_counter() - began
+        slowest = max(slowest, took)
+        assert took < SECONDS_PER_CASE, f"{name}, case {case}: {took:.1f} s"
+        assert not watch.seen, f"{name}, case {case}: {watch.seen}"
+    return {"cases": cases, "refused": refused, "used": cases - refused, "slowest_seconds": round(slowest, 3)}
+
+
+# ---- what is mutated
+
+
+def images(cases: int, folder: Path) -> dict[str, Any]:
+    from proud.data.store import decode
+
+    seeds = seeds_of_images()
+
+    def one(chance: random.Random) -> None:
+        _, content = chance.choice(seeds)
+        found = decode(mutate_bytes(content, chance), 16)
+        assert found.shape == (3, 16, 16)
+
+    return fuzz("images", cases, folder, one)
+
+
+def models(cases: int, folder: Path) -> dict[str, Any]:
+    import torch
+
+    from proud.deploy.predict import Model, load_model
+    from proud.models import build_net, model_spec
+
+    spec = model_spec("digits", 2, 16)
+    Model(build_net(spec), spec, ("cat", "dog"), {"seed": 1}, torch.device("cpu")).save(folder)
+    about, tensors = (folder / "model.json").read_bytes(), (folder / "model.safetensors").read_bytes()
+
+    def one(chance: random.Random) -> None:
+        (folder / "model.json").write_bytes(about)
+        (folder / "model.safetensors").write_bytes(tensors)
+        if chance.random() < 0.5:
+            (folder / "model.json").write_bytes(json_text(mutate_json(json.loads(about), chance), chance))
+        else:
+            (folder / "model.safetensors").write_bytes(mutate_safetensors(tensors, chance))
+        model = load_model(folder, "cpu")
+        assert model.logits(torch.zeros((1, 3, 18, 18), dtype=torch.uint8)).isfinite().all()
+
+    return fuzz("models", cases, folder, one)
+
+
+def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
+    import torch
+
+    from proud.methods import method_class
+    from proud.methods.context import make_context
+    from proud.models import model_spec
+    from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
+    from proud.training.folder import refuse_difference
+    from toy import toy_settings, toy_task
+
+    task = toy_task(per_class=2)
+    spec = model_spec("digits", 4, 16)
+    context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=1, precision="fp32")
+    method = method_class("erm")(toy_settings("erm"), context)
+    method.net.head(torch.zeros(1, method.net.num_features)).sum().backward()
+    method.optimizer.step()
+    config = {"lr": 0.1, "method_config": {"epochs": 4}}
+    save_checkpoint(folder, method.state_dict(), Position(0, 1, 1), config)
+    (path,) = folder.glob("*.json")
+    about, tensors = json.loads(path.read_bytes()), path.with_suffix(".safetensors").read_bytes()
+
+    def one(chance: random.Random) -> None:
+        changed = mutate_safetensors(tensors, chance) if chance.random() < 0.5 else tensors
+        told = about | {"sha256": hashlib.sha256(changed).hexdigest()}  # whoever makes it up computes it too
+        path.with_suffix(".safetensors").write_bytes(changed)
+        path.write_bytes(json_text(mutate_json(told, chance) if changed is tensors else told, chance))
+        found = load_checkpoint(folder)
+        if found is not None:
+            state, position, stored = found
+            refuse_difference(folder, stored, config)
+            check_position(position, method.stages(), folder)
+            load_into(method, state, folder)
+
+    return fuzz("checkpoints", cases, folder, one)
+
+
+def run_folders(cases: int, folder: Path) -> dict[str, Any]:
+    """run.json, result.json and records.jsonl of a finished run, as `--resume` and the bench read them."""
+    from proud.config import Options
+    from proud.training.folder import check_folder, read_result, refuse_other_data
+    from proud.training.records import Records
+    from proud.training.run import train
+    from toy import toy_run, toy_settings, toy_task
+
+    task = toy_task(per_class=2)
+    settings = toy_settings("erm", epochs=1, pretrain_epochs=1)
+    options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
+    train(toy_run("erm", task), settings, options, task=task)
+    names = ("run.json", "result.json", "records.jsonl")
+    whole = {name: (folder / name).read_bytes() for name in names}
+    config = json.loads(whole["run.json"])["config"]
+
+    def one(chance: random.Random) -> None:
+        for name, content in whole.items():
+            (folder / name).write_bytes(content)
+        name = chance.choice(names)
+        line = json.loads(whole[name].splitlines()[0] if name == "records.jsonl" else whole[name])
+        (folder / name).write_bytes(json_text(mutate_json(line, chance), chance) + b"\n")
+        before = check_folder(folder, config, Options(out=str(folder), resume=True))
+        assert before is not None
+        refuse_other_data(folder, before["task"], task.report)
+        read_result(folder)
+        Records(folder / "records.jsonl").cut(1)
+        Records(folder / "records.jsonl").read()
+
+    return fuzz("run folders", cases, folder, one)
+
+
+def tables(cases: int, folder: Path) -> dict[str, Any]:
+    """CSV files that name images."""
+    from proud.data.catalog import scan_csv
+    from toy import write_folders
+
+    root = write_folders(folder / "data", {"a": 0, "b": 1}, per_class=1)
+    real = os.path.realpath(root)
+    outside = folder / "outside.png"
+    outside.write_bytes(next(root.rglob("*.png")).read_bytes())
+    (root / "out.png").symlink_to(outside)
+    (root / "loop.png").symlink_to(root / "loop.png")
+    (root / "up").symlink_to(folder)
+    places = [path.relative_to(root).as_posix() for path in sorted(root.glob("?/*/*.png"))]
+    bad = [
+        "../outside.png",
+        str(outside),
+        "out.png",
+        "loop.png",
+        "up/outside.png",
+        "a/..",
+        ".",
+        "",
+        "a\x00.png",
+        "x" * 300,
+    ]
+    bad += ["/dev/zero", "~/x.png", "a/" * 2000 + "x.png", "-rf.png", "\n", '"', "a\u202eb.png", "/proc/self/mem"]
+    words = [str(value) for value in STRANGE if isinstance(value, str) and value != "\udcff"]
+
+    def one(chance: random.Random) -> None:
+        rows = [["path", "domain", "label"]]
+        for place in places:
+            row = [place, chance.choice(("a", "b", "..", "-x", "d" * 300)), chance.choice(("cat", "", *words))]
+            if chance.random() < 0.1:
+                row[chance.randrange(3)] = chance.choice(bad + words)
+            rows.append(row)
+        text = "\n".join(",".join(f'"{cell}"' if chance.random() < 0.5 else cell for cell in row) for row in rows)
+        content = text.encode()
+        (root / "table.csv").write_bytes(mutate_bytes(content, chance) if chance.random() < 0.5 else content)
+        for domain in scan_csv(root / "table.csv").domains.values():
+            for entry in domain.entries:
+                found = os.path.realpath(root / entry.location)
+                assert Path(found).is_relative_to(real) and Path(found).is_file(), found
+
+    return fuzz("tables", cases, folder, one)
+
+
+def results(cases: int, folder: Path) -> dict[str, Any]:
+    """Lines of results.jsonl, as a bench and its tables read them."""
+    from proud.bench.results import read_rows
+    from proud.report.tables import write_tables
+
+    path = folder / "results.jsonl"
+    row = {"format": "proud-result-1", "bench": "mine", "note": "", "method": "erm", "labeled": "a", "test": "b"}
+    row |= {"seed": 1, "domains": ["a", "b", "c"], "unlabeled": ["c"], "test_accuracy": 0.5, "val_accuracy": 0.7}
+    row |= {"epochs": 2, "seconds": 1.0, "images": {"a": 3}, "commit": "0", "versions": {}, "device": "cpu"}
+    row |= {"config": {"method": "erm", "method_config": {"epochs": 2}}, "command": "proud bench", "finished": "now"}
+
+    def one(chance: random.Random) -> None:
+        path.write_bytes(
+            json_text(mutate_json(row, chance), chance) + b"\n" + json.dumps(row | {"seed": 2}).encode() + b"\n"
+        )
+        write_tables("mine", read_rows(path), folder / "tables", note="")
+
+    return fuzz("bench results", cases, folder, one)
+
+
+KINDS: dict[str, Callable[[int, Path], dict[str, Any]]] = {
+    "images": images,
+    "models": models,
+    "checkpoints": checkpoints,
+    "run folders": run_folders,
+    "CSV tables": tables,
+    "bench results": results,
+}
+
+
+def fuzz_into(kind: str, cases: int, folder: Path, answer: Path) -> None:
+    """In a child: a crash of the interpreter itself is noticed by whoever started it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = KINDS[kind](cases, folder)
+    except AssertionError as error:
+        found = {"cases": cases, "failure": str(error)}
+    answer.write_text(json.dumps(found))
