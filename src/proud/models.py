@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from proud.errors import UserError
 from proud.randomness import seed_for
+
+_GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's one generator: run by run
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:
 
 def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: str = "net") -> Net:
     """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a safetensors file."""
-    with torch.random.fork_rng(devices=[]):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "init", purpose))
         if spec.name == "digits":
             backbone: nn.Module = DigitsBackbone(spec.size)

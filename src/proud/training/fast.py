@@ -40,7 +40,8 @@ class FastEpochs:
         self.method = method
         self.compile_losses = compile_losses
         self.captured: dict[str, CapturedStage | None] = {}
-        torch._dynamo.reset()  # an earlier run's code is of no use, and only so many versions are kept
+        # one version of the code per run: more than the default limit, and other runs may still use theirs
+        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 4096
         for name in method.ALSO_COMPILED if compile_losses else ():
             setattr(method, name, torch.compile(getattr(method, name), dynamic=False))
 
@@ -117,7 +118,7 @@ class FastEpochs:
         for optimizer in method.optimizers().values():
             optimizer.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other runs may work beside it
             for name, value in step().items():
                 losses[name].index_copy_(0, counter, value.float().reshape(1))
             counter += 1
