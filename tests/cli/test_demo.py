@@ -36,6 +36,8 @@ def test_the_demo_compares_both_and_says_what_to_type_next(
         assert word in said, word
     assert (out / "proud" / "model.json").is_file()
     assert (out / "erm" / "model.json").is_file()
+    assert (out / "report.html").resolve().as_uri() in said
+    assert (out / "report.html").is_file()
 
 
 def test_the_demo_touches_no_other_files(tmp_path: Path) -> None:

@@ -209,5 +209,5 @@ def _reliability(runs: Sequence[Run]) -> Section:
             blocks.append(ChartBlock(chart.name, chart))
     if blocks:
         blocks += _tables("calibration", [calibration_table(runs)])
-    lead = "A model that says 80 % should be right in 80 % of such cases. Away from its source it usually is not."
+    lead = "A model that is 80\u00a0% sure should be right four times in five. Away from its source it usually is not."
     return Section("reliability", "Can its confidence be believed?", lead, blocks)

@@ -26,12 +26,13 @@ class Theme:
     ink: str
     faint: str
     paper: str
+    strong: str
     good: str
     bad: str
 
 
-LIGHT = Theme("light", "#1c2430", "#c9d0da", "#ffffff", "#0a7a53", "#c2410c")
-DARK = Theme("dark", "#e6eaf0", "#465164", "#171c24", "#4cc79a", "#ff9d66")
+LIGHT = Theme("light", "#1c2430", "#c9d0da", "#ffffff", "#0b4a86", "#0a7a53", "#c2410c")
+DARK = Theme("dark", "#e6eaf0", "#465164", "#171c24", "#7ab8f0", "#4cc79a", "#ff9d66")
 
 
 @dataclass(frozen=True)

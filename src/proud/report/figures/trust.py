@@ -58,7 +58,7 @@ def confusion_chart(run: Run, name: str) -> Chart | None:
     side = 4.2 if len(run.classes) <= 20 else 5.6
     panels = [Panel(text, ConfusionDrawing(confusion(run, key), run.classes), side, side) for key, text in sets]
     caption = (
-        f"Confusion of {run.name}, in % of each true class's images; the diagonal is right. Dark is much. "
+        f"Confusion of {run.name}, in % of each true class's images; the diagonal is right. "
         "The model of the last epoch."
     )
     return Chart(name, run.name, caption, panels, columns=2)
@@ -69,8 +69,11 @@ class ConfusionDrawing:
         self.counts, self.classes = counts, classes
 
     def __call__(self, ax: Axes, theme: Theme) -> None:
+        from matplotlib.colors import LinearSegmentedColormap
+
         share = 100 * self.counts / np.maximum(self.counts.sum(1, keepdims=True), 1)
-        ax.imshow(share, cmap="Blues" if theme.name == "light" else "cividis", vmin=0, vmax=100)
+        shades = LinearSegmentedColormap.from_list("share", [theme.paper, theme.strong])
+        ax.imshow(share, cmap=shades, vmin=0, vmax=100)
         count = len(self.classes)
         if count <= WITH_NUMBERS:
             self._numbers(ax, share, theme)
@@ -85,10 +88,9 @@ class ConfusionDrawing:
         ax.set_ylabel("true class")
 
     def _numbers(self, ax: Axes, share: NDArray[Any], theme: Theme) -> None:
-        dark_when_high = theme.name == "light"
         for (row, column), value in np.ndenumerate(share):
             if value >= 0.5:
-                color = "white" if (value > 55) == dark_when_high else "#10151c"
+                color = theme.paper if value > 55 else theme.ink
                 ax.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7.5, color=color)
 
 
@@ -97,9 +99,10 @@ class ConfusionDrawing:
 
 def reliability_chart(run: Run, name: str) -> Chart | None:
     trust = trust_of(run)
+    scaled = trust is not None and abs(trust.temperature - 1) > 0.005
     panels = []
     for key, text in measured_sets(run):
-        after = None if trust is None else bins_of(run, key, trust.temperature)
+        after = bins_of(run, key, trust.temperature) if trust is not None and scaled else None
         panels.append(Panel(text, ReliabilityDrawing(bins_of(run, key), after), 4.0, 3.6))
     if not panels:
         return None
@@ -107,8 +110,10 @@ def reliability_chart(run: Run, name: str) -> Chart | None:
         f"Reliability of {run.name}: bars are the accuracy of images with that confidence, the diagonal is perfect "
         "calibration; bars below it mean too much confidence. ECE is the mean gap."
     )
-    if trust is not None:
+    if trust is not None and scaled:
         caption += f" The line is after temperature scaling on source validation (T = {trust.temperature:.2f})."
+    elif trust is not None:
+        caption += " Source validation gives no reason to scale the logits (T = 1)."
     return Chart(name, run.name, caption, panels, columns=2)
 
 
