@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from faults import Fault, Site, checkpoints_every_epoch, clear_message
 from children import ends, wait_until
+from faults import Fault, Site, checkpoints_every_epoch, clear_message
 
 
 def half_done(site: Site, out: Path) -> list[Path]:
     """A run that was killed after some epochs. Its checkpoints' tensors, newest first."""
-    process, log = site.begin(out, "--quiet", before=checkpoints_every_epoch)
+    process, _ = site.begin(out, "--quiet", before=checkpoints_every_epoch)
     wait_until(lambda: len(list((out / "checkpoints").glob("*.json"))) == 2, process)
     process.kill()
     ends(process)

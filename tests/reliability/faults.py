@@ -21,8 +21,9 @@ from killing import fingerprint
 
 from toy import write_folders
 
-FLAGS = """--labeled central --test none --size 16 --model digits --threads 1 --device cpu --epochs 3 --pretrain-epochs 1
---batch-size 8 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip""".split()
+SETTINGS = """--labeled central --test none --size 16 --model digits --threads 1 --device cpu --epochs 3
+--pretrain-epochs 1 --batch-size 8 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip"""
+FLAGS = SETTINGS.split()
 
 
 class Site:
@@ -157,7 +158,7 @@ def data_gone_before_decoding(site: Site, out: Path) -> str:
 
 
 def data_gone_while_training(site: Site, out: Path) -> str:
-    process, log = site.begin(out, "--quiet", before=checkpoints_every_epoch)
+    process, _ = site.begin(out, "--quiet", before=checkpoints_every_epoch)
     wait_until((out / "records.jsonl").exists, process)
     site.data.rename(site.data.with_name("elsewhere"))
     process.terminate()

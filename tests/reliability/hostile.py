@@ -116,7 +116,7 @@ def models(cases: int, folder: Path) -> dict[str, Any]:
         else:
             (folder / "model.safetensors").write_bytes(mutate_safetensors(tensors, chance))
         model = load_model(folder, "cpu")
-        assert model.logits(torch.zeros((1, 3, 18, 18), dtype=torch.uint8)).isfinite().all()
+        assert model.logits(torch.zeros((1, 3, 18, 18), dtype=torch.uint8)).shape == (1, 2)
 
     return fuzz("models", cases, folder, one)
 

@@ -14,7 +14,6 @@ import signal
 import stat
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +147,7 @@ class Killer:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Everything that equal runs have in common, which is all but timings and where they lie; nothing may be left over."""
+    """What equal runs have in common: all but timings and where they lie. Nothing may be left over."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

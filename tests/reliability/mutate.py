@@ -123,7 +123,7 @@ def _places(value: Any) -> Any:
 
 
 def json_text(value: Any, chance: random.Random) -> bytes:
-    """As a file: sometimes with repeated names, sometimes nested a hundred thousand deep, sometimes with bytes wrong."""
+    """As a file: sometimes with repeated names, nested a hundred thousand deep, or with bytes wrong."""
     text = json.dumps(value).encode()
     kind = chance.randrange(12)
     if kind == 0:

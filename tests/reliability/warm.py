@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import scipy.stats
+import scipy.stats  # noqa: F401
 import timm  # noqa: F401
 import torch._dynamo
-import torch._inductor
+import torch._inductor  # noqa: F401
 
 import proud.bench.worker
 import proud.cli

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -76,6 +77,7 @@ def parse_rows(content: bytes, path: Path) -> list[Row]:
             row = parse_json(line)
             key_of(row)
             check_types(row)
+            json.dumps(row, ensure_ascii=False).encode()  # escapes can make text that no file can hold
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise UserError(f"{path}, line {number} is not a result of proud bench ({error}).") from error
         if row.get("format") != FORMAT:

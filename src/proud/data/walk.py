@@ -12,7 +12,8 @@ FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 MAX_BYTES = 1_000_000_000
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 DEEPEST = 100
-MOST_LINKS = 1000
+MOST_LINKS = 1000  # to one folder
+LONGEST_TRAIL = 4  # links on the way to one file
 
 
 class Walk:
@@ -36,16 +37,16 @@ class Walk:
             raise UserError(f"The folders are nested too deeply (more than {DEEPEST}): {str(folder)[:200]}…")
         for entry in self._visible(folder):
             if is_dir(entry):
-                if self._may_follow(entry, trail) and not (entry.is_symlink() and self._seen_often(entry)):
+                if self._may_follow(entry, trail) and not (entry.is_symlink() and self._too_many(entry, trail)):
                     here = (Path(os.path.realpath(folder)),) if entry.is_symlink() else ()
                     yield from self.images(Path(entry.path), trail + here, depth + 1)
             elif Path(entry.name).suffix.lower() in IMAGE_SUFFIXES and self._may_follow(entry):
                 yield Path(entry.path)
 
-    def _seen_often(self, entry: os.DirEntry[str]) -> bool:
+    def _too_many(self, entry: os.DirEntry[str], trail: tuple[Path, ...]) -> bool:
         target = Path(os.path.realpath(entry.path))
         self.led_to[target] = self.led_to.get(target, 0) + 1
-        if self.led_to[target] <= MOST_LINKS:
+        if self.led_to[target] <= MOST_LINKS and len(trail) < LONGEST_TRAIL:
             return False
         self.ignored_links.append(Path(entry.path).relative_to(self.root).as_posix())
         return True

@@ -1,0 +1,291 @@
+"""Input that was made to do harm: each piece is refused in one line, or used without harm."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pickle
+import socket
+import struct
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from proud.bench.plan import Job
+from proud.config import RunConfig
+from proud.data.catalog import scan_csv, scan_folder
+from proud.data.native import native_side
+from proud.data.store import BadImage, decode
+from proud.data.walk import Walk
+from proud.deploy.predict import Model, find_images, load_model, predict_files, write_predictions
+from proud.ending import shown
+from proud.errors import UserError
+from proud.methods import method_config
+from proud.models import build_net, model_spec
+from proud.training.files import read_json, write_json
+from proud.training.folder import default_folder
+from proud.training.records import plain_cell, safe_cell
+from toy import write_folders
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    spec = model_spec("digits", 2, 16)
+    Model(build_net(spec), spec, ("cat", "=1+1"), {}, torch.device("cpu")).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+# ---- files that claim to be models
+
+
+class Harm:
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (Path("harm-was-done"),))
+
+
+def _zip() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data.pkl", b"\0" * 10_000_000)
+    return file.getvalue()
+
+
+def _tensors(entry: dict, data: bytes = b"\0" * 8) -> bytes:
+    header = json.dumps({"x": entry}).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(Harm()),
+        _zip(),
+        b"",
+        b"\x80\x02",
+        struct.pack("<Q", 2**62) + b"{}",
+        struct.pack("<Q", 99_000_000) + b"{" * 1000,
+        _tensors({"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 8]}),
+        _tensors({"dtype": "F32", "shape": [2], "data_offsets": [0, 2**60]}),
+        _tensors({"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}),
+    ],
+)
+def test_what_is_not_safetensors_is_refused_and_not_run(content: bytes, model: Path) -> None:
+    (model / "model.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match="does not hold a model"):
+        load_model(model, "cpu")
+    assert not Path("harm-was-done").exists()
+
+
+@pytest.mark.parametrize("change", ["nan", "type", "shape", "more", "fewer"])
+def test_weights_must_be_those_of_the_network(change: str, model: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(model / "model.safetensors")
+    name = next(iter(tensors))
+    if change == "nan":
+        tensors[name].view(-1)[0] = torch.nan
+    elif change == "type":
+        tensors[name] = tensors[name].double()
+    elif change == "shape":
+        tensors[name] = tensors[name][None]
+    elif change == "more":
+        tensors["payload"] = torch.zeros(3)
+    else:
+        del tensors[name]
+    save_file(tensors, model / "model.safetensors")
+    with pytest.raises(UserError, match="does not hold a model"):
+        load_model(model, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "hf-hub:stranger/model"),
+        ("name", "local-dir:/tmp"),
+        ("name", "../../x"),
+        ("size", 4096),
+        ("size", True),
+        ("classes", 10**12),
+        ("classes", float("inf")),
+        ("std", [0, 0, 0]),
+        ("mean", [1]),
+    ],
+)
+def test_a_made_up_network_is_refused_before_it_is_built(key: str, value: object, model: Path) -> None:
+    about = json.loads((model / "model.json").read_text())
+    about["spec"][key] = value
+    (model / "model.json").write_text(json.dumps(about))
+    began = time.monotonic()
+    with pytest.raises(UserError, match="does not hold a model"):
+        load_model(model, "cpu")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', "[" * 200_000, '{"a": ' + "9" * 5000 + "}", "\x00", ""])
+def test_json_that_is_not_ours(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(ValueError, match=r".+"):
+        read_json(tmp_path / "x.json")
+
+
+def test_a_pipe_in_place_of_a_model_does_not_make_us_wait(model: Path) -> None:
+    for name in ("model.safetensors", "model.json"):
+        (model / name).unlink()
+        os.mkfifo(model / name)
+        with pytest.raises(UserError):
+            load_model(model, "cpu")
+
+
+# ---- folders of images
+
+
+def test_pipes_sockets_devices_and_empty_files_in_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_folders(tmp_path / "data", {"a": 0, "b": 1}, per_class=1)
+    os.mkfifo(root / "a" / "plain" / "pipe.png")
+    (root / "a" / "plain" / "empty.png").touch()
+    monkeypatch.chdir(root / "a" / "plain")
+    socket.socket(socket.AF_UNIX).bind("socket.png")
+    reasons = {}
+    for name in ("pipe.png", "socket.png", "empty.png"):
+        with pytest.raises(BadImage) as caught:
+            decode(root / "a" / "plain" / name, 16)
+        reasons[name] = str(caught.value)
+    assert "not a plain file" in reasons["pipe.png"] and "0 bytes" in reasons["empty.png"]
+    with pytest.raises(BadImage, match="not a plain file"):
+        decode(Path("/dev/zero"), 16)
+    assert native_side(scan_folder(root), "a") == 16
+
+
+def test_a_file_that_claims_to_be_huge(tmp_path: Path) -> None:
+    with (tmp_path / "huge.png").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(BadImage, match="too many"):
+        decode(tmp_path / "huge.png", 16)
+
+
+def test_links_that_loop_or_multiply(tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data", {"a": 0}, per_class=1)
+    (root / "a" / "self.png").symlink_to(root / "a" / "self.png")
+    (root / "a" / "round").symlink_to(root / "a")
+    for level in range(25):  # 2^25 ways to the last folder
+        (root / "chain" / str(level)).mkdir(parents=True)
+        for side in "lr":
+            (root / "chain" / str(level) / side).symlink_to(root / "chain" / str(level + 1))
+    began = time.monotonic()
+    catalog = scan_folder(root)
+    assert time.monotonic() - began < 10
+    assert "a/round" in catalog.ignored_links
+    (root / "table.csv").write_text("path,domain,label\na/self.png,a,x\n")
+    with pytest.raises(UserError, match=r"no file a/self\.png"):
+        scan_csv(root / "table.csv")
+
+
+def test_folders_nested_too_deeply(tmp_path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    for _ in range(150):
+        os.mkdir("d")  # noqa: PTH102
+        os.chdir("d")
+    os.chdir(here)
+    with pytest.raises(UserError, match="nested too deeply"):
+        list(Walk(tmp_path).images(tmp_path))
+
+
+@pytest.mark.parametrize("place", ["a\x00b.png", "x" * 5000, "loop/x.png", "../up.png", "/etc/passwd"])
+def test_paths_in_tables(place: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "table.csv").write_text(f"path,domain,label\n{place},a,x\n")
+    with pytest.raises(UserError, match="1 problem"):
+        scan_csv(tmp_path / "table.csv")
+
+
+def test_file_names_that_are_no_text(model: Path, tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data", {"a": 0}, per_class=1)
+    source = min(root.rglob("*.png"))
+    content = source.read_bytes()
+    for name in (b"caf\xe9.png", b"two\nlines.png", b"=cmd.png", b"-x.png", b"\x1b[31m.png"):
+        Path(os.fsdecode(os.fsencode(source.parent) + b"/" + name)).write_bytes(content)
+    rows, _ = predict_files(load_model(model, "cpu"), find_images(root))
+    write_predictions(tmp_path / "out.csv", rows)
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == len(rows) == 9
+    assert any("caf\\udce9.png" in row["path"] for row in written)
+    assert all(not row["label"].startswith("=") for row in written)
+    (root / os.fsdecode(b"dom\xe9")).mkdir()
+    (root / os.fsdecode(b"dom\xe9") / "x.png").write_bytes(content)
+    with pytest.raises(UserError, match="not valid UTF-8"):
+        scan_folder(root)
+    write_json(tmp_path / "x.json", {"name": "caf\udce9"})
+    assert read_json(tmp_path / "x.json") == {"name": "caf\udce9"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_files_and_folders(tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data", {"a": 0}, per_class=1)
+    path = min(root.rglob("*.png"))
+    path.chmod(0)
+    with pytest.raises(BadImage, match="Permission denied"):
+        decode(path, 16)
+    path.parent.chmod(0)
+    with pytest.raises(UserError, match="Cannot read the folder"):
+        scan_folder(root)
+    path.parent.chmod(0o755)
+
+
+@pytest.mark.parametrize("name", ["..", "-x", "a/b", "x" * 300, "a\nb", "ü" * 200])
+def test_odd_domain_names_stay_in_their_folder(name: str) -> None:
+    run = RunConfig(data="d", labeled=name, test="t")
+    for made in (default_folder(run), str(Path("runs") / Job(run, method_config("erm")).name)):
+        assert Path(made).parent == Path("runs") and len(os.fsencode(Path(made).name)) < 255
+        assert os.path.normpath(made) == made
+
+
+# ---- bombs
+
+
+def _saved(image: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_decompression_bombs() -> None:
+    for content in (
+        _saved(Image.new("1", (20_000, 20_000)), "PNG"),
+        _saved(Image.new("1", (20_000, 20_000)), "TIFF", compression="group4"),
+        _saved(Image.new("1", (20_000, 20_000)), "GIF"),
+    ):
+        assert len(content) < 1_000_000
+        with pytest.raises(BadImage, match="too many"):
+            decode(content, 16)
+    frames = [Image.new("P", (64, 64), number % 255) for number in range(500)]
+    began = time.monotonic()
+    decode(_saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), 16)
+    assert time.monotonic() - began < 5
+
+
+# ---- what is shown and written
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", " =1", "＝1+1", "\ufeff=1", "=cmd|' /C calc'!A0"]
+)
+def test_no_cell_is_a_formula(text: str) -> None:
+    assert safe_cell(text).startswith("'")
+    assert plain_cell(safe_cell(text)) == text
+
+
+@pytest.mark.parametrize("value", ["cat", "a-b", "", "1", -1, -0.5, "it's", "<b>"])
+def test_other_cells_stay(value: object) -> None:
+    assert safe_cell(value) == value
+
+
+def test_messages_cannot_command_the_terminal() -> None:
+    assert shown("a\x1b]0;x\x07b\u202ec\udcff\n") == "a\\x1b]0;x\\x07b\\u202ec\\udcff\n"
