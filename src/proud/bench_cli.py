@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from proud.bench.plan import Plan
-    from proud.bench.worker import Outcome
-    from proud.config import RunConfig
+    from proud.bench.worker import Outcome, View
+    from proud.config import Options, RunConfig
     from proud.data.catalog import Catalog
 
 DESCRIPTION = (
@@ -72,6 +73,14 @@ class BenchArguments:
     """compiled steps in CUDA graphs, on CUDA"""
     note: str = ""
     """said in every table, as in --note "rebuilt, SYN stand-in" """
+    engine: Literal["here", "ray"] = "here"
+    """where runs take place: one after another here, or on a Ray cluster (pip install 'proud[ray]')"""
+    ray_cpus: float = 1.0
+    """with --engine ray: CPUs that one run takes"""
+    ray_gpus: float = 0.0
+    """with --engine ray: GPUs, or a share of one, that one run takes"""
+    ray_retries: int = 3
+    """with --engine ray: how often a run is started again when its process or machine dies"""
     table_only: Switch = False
     """run nothing: make the tables from results alone"""
     results: Annotated[
@@ -85,11 +94,14 @@ class BenchArguments:
 def bench(arguments: BenchArguments) -> int:
     from rich.console import Console
 
+    from proud.training.distributed import refuse_torchrun
+
     console = Console()
     if arguments.table_only:
         return show_tables(arguments, console)
     if arguments.results:
         raise UserError("--results goes with --table-only.")
+    refuse_torchrun("bench")
     return run_bench(arguments, console)
 
 
@@ -112,11 +124,31 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
         return 0 < arguments.minutes * 60 <= time.monotonic() - started
 
     with BenchView(plan, results.rows, console, arguments.quiet) as view:
-        tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
-        outcome = work(plan, folder, tasks, options, view, deadline)
+        if arguments.engine == "ray":
+            outcome = on_ray(arguments, plan, folder, options, view, deadline)
+        else:
+            tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
+            outcome = work(plan, folder, tasks, options, view, deadline)
     if results.path.exists():
         show_tables(arguments, console)
     return conclude(outcome, plan, results.done(), console)
+
+
+def on_ray(
+    arguments: BenchArguments, plan: Plan, folder: Path, options: Options, view: View, deadline: Callable[[], bool]
+) -> Outcome:
+    from proud.bench.ray_engine import Place, Resources, work_on_ray
+
+    named = arguments.root or not Path(arguments.name).exists()
+    place = Place(
+        here=str(Path.cwd()),
+        folder=str(folder.resolve()),
+        data=plan.bench if named else str(Path(arguments.name).resolve()),
+        root=str(Path(arguments.root).resolve()) if arguments.root else "",
+    )
+    resources = Resources(arguments.ray_cpus, arguments.ray_gpus, arguments.ray_retries)
+    threads = options.threads or max(1, int(resources.cpus))  # half the machine is not one run's
+    return work_on_ray(plan, place, replace(options, threads=threads), resources, view, deadline)
 
 
 def conclude(outcome: Outcome, plan: Plan, done: set, console: Console) -> int:
