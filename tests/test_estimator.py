@@ -71,7 +71,8 @@ def test_predict_and_score(fitted: ProUD, tmp_path: Path) -> None:
 
 def test_save_and_load(fitted: ProUD, tmp_path: Path) -> None:
     fitted.save(tmp_path / "mine")
-    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"model.json", "model.safetensors"}
+    saved = {"model.json", "model.safetensors", "prototypes.safetensors"}
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == saved
     loaded = proud.load(tmp_path / "mine", device="cpu")
     images = toy_images(2, 2)[0]
     np.testing.assert_array_equal(loaded.predict_proba(images), fitted.predict_proba(images))
