@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow setup setup-dev lint clean
+.PHONY: demo test test-slow soak setup setup-dev lint clean
 
 demo: setup
 	$(BIN)/proud demo
@@ -13,6 +13,10 @@ test: setup-dev lint
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
+
+# kills, faults and hostile input in full size: about half an hour; see docs/reliability.md
+soak: setup-dev
+	$(BIN)/python benchmarks/soak.py
 
 lint: setup-dev
 	$(BIN)/ruff format --check .

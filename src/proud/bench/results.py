@@ -89,12 +89,14 @@ def parse_rows(content: bytes, path: Path) -> list[Row]:
 def check_types(row: Row) -> None:
     """What the tables rely on; the rest is there to be read by people."""
     words = [row[name] for name in ("bench", "method", "labeled", "test")] + [row.get("note") or ""]
-    names = [*(row.get("domains") or []), *(row.get("unlabeled") or [])]
+    names = [*row["domains"], *(row.get("unlabeled") or [])]
+    if not isinstance(row["domains"], list) or not {row["labeled"], row["test"]} <= set(row["domains"]):
+        raise ValueError("its domains are not ours")
     if not all(isinstance(word, str) for word in [*words, *names]) or type(row["seed"]) is not int:
         raise ValueError("names or seed of a run are not ours")
     if not isinstance(row["config"], dict) or not isinstance(row["config"].get("method_config", {}), dict):
         raise ValueError("its config is not ours")
-    numbers = [row["test_accuracy"], row.get("val_accuracy") or 0, row.get("seconds") or 0]
+    numbers = [row["test_accuracy"], row["seconds"], row.get("val_accuracy") or 0]
     if not all(type(value) in (int, float) for value in numbers) or not 0 <= numbers[0] <= 1:
         raise ValueError("its accuracy is not between 0 and 1")
 
