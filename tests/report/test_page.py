@@ -102,6 +102,7 @@ def bench_rows() -> list[dict[str, object]]:
     row = {"format": "proud-result-1", "bench": "pacs", "method": "proud", "labeled": "photo", "test": "sketch"}
     return [
         row
+        | {"unlabeled": ["art_painting", "cartoon"]}
         | {"seed": seed, "test_accuracy": 0.7, "domains": ["photo", "art_painting", "cartoon", "sketch"]}
         | {"seconds": 60.0, "commit": "abc", "device": "cpu", "config": {"method": "proud"}}
         for seed in (1, 2)
