@@ -60,8 +60,9 @@ def bench_queue(place: Path) -> dict[str, Any]:
 
 def faults(place: Path) -> list[dict[str, Any]]:
     from damage import DAMAGE
-    from faults import FAULTS, Site
+    from faults import FAULTS
     from mounts import MOUNTED, can_mount
+    from undisturbed import Site
 
     site = Site(place / "site")
     every = FAULTS | DAMAGE | (MOUNTED if can_mount(place / "try") else {})

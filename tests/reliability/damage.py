@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from children import ends, wait_until
-from faults import Fault, Site, checkpoints_every_epoch, clear_message
+from undisturbed import Fault, Site, checkpoints_every_epoch, clear_message
 
 
 def half_done(site: Site, out: Path) -> list[Path]:

@@ -5,72 +5,17 @@ Each returns what the program said. An AssertionError means that the fault was n
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from children import command, ends, start, wait_until
+from children import ends, wait_until
 from killing import fingerprint
-
-from toy import write_folders
-
-SETTINGS = """--labeled central --test none --size 16 --model digits --threads 1 --device cpu --epochs 3
---pretrain-epochs 1 --batch-size 8 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip"""
-FLAGS = SETTINGS.split()
-
-
-class Site:
-    """Data and the undisturbed run that all faults are measured against."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.data = write_folders(place / "data", {"central": 0, "north": 1}, per_class=3)
-        self.count = 0
-        assert self.train(place / "undisturbed")[0] == 0
-        self.whole = fingerprint(place / "undisturbed")
-
-    def begin(self, out: Path, *more: str, before: Callable[[], Any] | None = None) -> tuple[Any, Path]:
-        self.count += 1
-        log = self.place / f"log-{self.count}"
-        argv = ["train", "--data", str(self.data), "--out", str(out), *FLAGS, *more]
-        return start(command, log, argv, before), log
-
-    def train(self, out: Path, *more: str, before: Callable[[], Any] | None = None) -> tuple[int | None, str]:
-        process, log = self.begin(out, *more, before=before)
-        code = ends(process)
-        return code, read(log)
-
-    def goes_on(self, out: Path) -> None:
-        """It is resumable, and ends as if nothing had happened."""
-        code, said = self.train(out, "--resume", "--quiet")
-        assert code == 0, said
-        found = fingerprint(out)
-        assert found == self.whole, [name for name in self.whole if found.get(name) != self.whole[name]]
-
-
-def read(log: Path) -> str:
-    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-
-
-def clear_message(said: str, *words: str) -> str:
-    assert "Traceback" not in said, said
-    line = next((line for line in said.splitlines() if all(word in line for word in words)), None)
-    assert line is not None, f"{words} not in: {said}"
-    return line.strip()
-
-
-def checkpoints_every_epoch() -> None:
-    from proud.training import loop
-
-    loop.CHECKPOINT_SECONDS = 0.0
-
+from stopping import STOPPING
+from undisturbed import Fault, Site, checkpoints_every_epoch, clear_message, slow
 
 # ---- disks
 
@@ -91,8 +36,6 @@ def file_size_limit(site: Site, out: Path) -> str:
 
 def _fill_disk(after: int) -> None:
     """From the n-th sync on, the disk is full."""
-    import errno
-
     checkpoints_every_epoch()
     real, calls = os.fsync, []
 
@@ -120,7 +63,7 @@ def unwritable_output(site: Site, out: Path) -> str:
 
 
 def two_processes(site: Site, out: Path) -> str:
-    process, _ = site.begin(out, before=partial(_slow, "proud.training.loop", "plain_epoch", 1.0))
+    process, _ = site.begin(out, before=partial(slow, "proud.training.loop", "plain_epoch", 1.0))
     wait_until((out / "run.json").exists, process)
     code, said = site.train(out, "--resume")
     assert code == 2, said
@@ -214,130 +157,6 @@ def not_a_number(site: Site, out: Path) -> str:
     return clear_message(said, "--lr", "became")
 
 
-# ---- signals
-
-
-def _slow(module: str, name: str, seconds: float) -> None:
-    """A function that takes so long, in many small pieces of work."""
-    from importlib import import_module
-
-    place: Any = import_module(module)
-    *inner, last = name.split(".")
-    for part in inner:
-        place = getattr(place, part)
-    real = getattr(place, last)
-
-    def slow(*arguments: Any, **more: Any) -> Any:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            sum(range(1000))
-        return real(*arguments, **more)
-
-    setattr(place, last, slow)
-    checkpoints_every_epoch()
-
-
-MOMENTS: dict[str, tuple[str, str, float, str]] = {
-    # which function is slow, and for how many seconds; what is there when the run has come so far
-    "reading images": ("proud.data.assemble", "hash_all", 20.0, ""),
-    "decoding images": ("proud.data.store", "_decode_pixels", 1.0, ""),
-    "the first epoch": ("proud.methods.base", "Method.step", 20.0, "run.json"),
-    "pseudo-labelling": ("proud.methods.proud", "ProUD.pseudo_label", 20.0, "records.jsonl"),
-    "evaluation": ("proud.evaluation", "Evaluator.scores", 20.0, "run.json"),
-    "writing a checkpoint": ("proud.training.checkpoint", "write_tensors", 20.0, "records.jsonl"),
-}
-
-
-def stopped(number: signal.Signals, moment: str, site: Site, out: Path) -> str:
-    """Within five seconds, whatever it is doing; the last boundary is kept."""
-    module, name, seconds, there = MOMENTS[moment]
-    process, log = site.begin(out, "--quiet", before=partial(_slow, module, name, seconds))
-    wait_until((out / there).exists, process)
-    time.sleep(0.3)
-    begun = time.monotonic()
-    os.kill(process.pid, number)
-    code = ends(process)
-    took = time.monotonic() - begun
-    said = read(log)
-    assert took < 5, f"{took:.1f} s"
-    assert code in (130, 128 + number), f"{code}: {said}"
-    if (out / "run.json").exists():
-        site.goes_on(out)
-    else:
-        assert site.train(out, "--quiet")[0] == 0
-        assert fingerprint(out) == site.whole
-    return f"{clear_message(said, 'topped')} ({took:.1f} s)"
-
-
-def hang_up_under_nohup(site: Site, out: Path) -> str:
-    process, log = site.begin(out, "--quiet", before=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN))
-    wait_until((out / "run.json").exists, process)
-    os.kill(process.pid, signal.SIGHUP)
-    assert ends(process) == 0, read(log)
-    assert fingerprint(out) == site.whole
-    return "the run goes on to its end"
-
-
-def nobody_reads(site: Site, out: Path) -> str:
-    """`proud train … | head -c 1`: the reader is gone when there is something to say."""
-    argv = [sys.executable, "-m", "proud", "train", "--data", str(site.data), "--out", str(out), *FLAGS]
-    reader, writer = os.pipe()
-    process = subprocess.Popen(argv, stdout=writer, stderr=subprocess.PIPE, text=True)
-    os.close(writer)
-    os.close(reader)
-    _, said = process.communicate(timeout=120)
-    assert "Traceback" not in said, said
-    site.goes_on(out)
-    return f"exit code {process.returncode}, the run is whole"
-
-
-def terminal_gone(site: Site, out: Path) -> str:
-    """Its window is closed: every write to the terminal fails from then on."""
-    import pty
-
-    argv = [sys.executable, "-m", "proud", "train", "--data", str(site.data), "--out", str(out), *FLAGS]
-    master, slave = pty.openpty()
-    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
-    os.close(slave)
-    while not (out / "run.json").exists() and process.poll() is None:
-        time.sleep(0.01)
-    os.close(master)
-    os.kill(process.pid, signal.SIGHUP)
-    code = process.wait(timeout=60)
-    site.goes_on(out)
-    return f"exit code {code}, the run goes on with --resume"
-
-
-# ---- clocks
-
-
-def _jumping_clocks() -> None:
-    from proud.training import loop
-
-    class Clock:
-        """Every look at it is an hour before the last."""
-
-        now = 1e9
-
-        def look(self) -> float:
-            self.now -= 3600
-            return self.now
-
-        monotonic = time = perf_counter = look
-
-        def sleep(self, seconds: float) -> None: ...
-
-    loop.time = Clock()  # type: ignore[assignment]
-
-
-def clocks_jump_back(site: Site, out: Path) -> str:
-    code, said = site.train(out, "--quiet", before=_jumping_clocks)
-    assert code == 0, said
-    assert fingerprint(out) == site.whole
-    return "the run ends as it should, with all its checkpoints"
-
-
-Fault = Callable[[Site, Path], str]
 FAULTS: dict[str, Fault] = {
     "a file grows over the allowed size (RLIMIT_FSIZE)": file_size_limit,
     "the disk is full in the middle of a run": full_disk_late,
@@ -348,13 +167,7 @@ FAULTS: dict[str, Fault] = {
     "an image that fails only at decoding": image_fails_at_decoding,
     "out of GPU memory (simulated)": out_of_memory,
     "a loss that is not a number": not_a_number,
-    "SIGHUP under nohup": hang_up_under_nohup,
-    "stdout is closed": nobody_reads,
-    "the terminal is gone": terminal_gone,
-    "clocks jump back": clocks_jump_back,
-    **{f"SIGTERM during {moment}": partial(stopped, signal.SIGTERM, moment) for moment in MOMENTS},
-    "SIGHUP during the first epoch": partial(stopped, signal.SIGHUP, "the first epoch"),
-    "SIGINT during pseudo-labelling": partial(stopped, signal.SIGINT, "pseudo-labelling"),
+    **STOPPING,
 }
 SOAK_ONLY = {  # like others, and some seconds each
     "the terminal is gone",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from children import ends, wait_until
-from faults import Fault, Site, checkpoints_every_epoch, clear_message, read
+from undisturbed import Fault, Site, checkpoints_every_epoch, clear_message, read
 
 
 @contextmanager
