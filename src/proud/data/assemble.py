@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from proud.data.cache import NEVER, MappedDomain, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.roles import Roles, assign_roles, where
@@ -53,15 +55,18 @@ def assemble(
     skip_bad: bool = False,
     progress: bool = False,
     cache: Cache | None = None,
+    disk: str = NEVER,
 ) -> Task:
     """Decode everything that one run needs.
 
     `unlabeled` None takes all the other domains. `val` is the share of the labeled domain kept for validation (0:
-    none); a split that the data set ships takes its place. With a `cache` every domain is read at most once.
+    none); a split that the data set ships takes its place. With a `cache` every domain is read at most once. `disk`
+    is a folder for decoded images that are mapped rather than held in memory, `auto` (many images only) or `none`.
     """
     check_numbers(size, val)
     roles = assign_roles(catalog, labeled, unlabeled, test)
-    return build_task(catalog, roles, size=size, val=val, seed=seed, skip_bad=skip_bad, progress=progress, cache=cache)
+    everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
+    return build_task(catalog, roles, **everything, cache=cache, disk=disk)
 
 
 def build_task(
@@ -74,8 +79,12 @@ def build_task(
     skip_bad: bool,
     progress: bool,
     cache: Cache | None = None,
+    disk: str = NEVER,
 ) -> Task:
-    reader = _Reader(catalog, stored_side(size), progress, cache)
+    domains = (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else []))
+    images = sum(len(domain.entries) for domain in domains if domain.pixels is None)
+    pixel_bytes = images * 3 * stored_side(size) ** 2
+    reader = _Reader(catalog, stored_side(size), progress, cache, cache_folder(disk, pixel_bytes))
     labeled = reader.ordered(roles.labeled)
     train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
     training_domain = reader.labeled(roles.labeled, train, roles.classes)
@@ -97,6 +106,8 @@ def build_task(
         "ignored_links": list(catalog.ignored_links),
         "test_images_also_in_training": sum(row.content in trained_on for row in test_rows),
     }
+    if reader.disk is not None:
+        report["mapped_from_cache"] = True
     return Task(
         training=TrainingData(roles.classes, training_domain, tuple(domain for domain, _ in hidden)),
         evaluation=EvaluationData(validation, test, {audit.name: audit for _, audit in hidden}),
@@ -149,11 +160,37 @@ class _Reader:
     side: int
     progress: bool
     cache: Cache | None = None
+    disk: Path | None = None
     bad: list[BadFile] = field(default_factory=list)
+    mapped: dict[str, tuple[list[Row], MappedDomain]] = field(default_factory=dict)
 
     def ordered(self, domain: DomainFiles) -> list[Row]:
         """All images of a domain by content, so that no name and no folder has a say in the order."""
+        if self._is_mapped(domain):
+            return self._map(domain)[0]
         return self._hash(domain) if self.cache is None else self._whole(domain).rows
+
+    def _is_mapped(self, domain: DomainFiles) -> bool:
+        return self.disk is not None and domain.pixels is None
+
+    def _map(self, domain: DomainFiles) -> tuple[list[Row], MappedDomain]:
+        assert self.disk is not None
+        if domain.name not in self.mapped:
+            found = map_domain(self.catalog, domain, self.side, self.disk, self.progress)
+            rows = list(map(Row, found.contents, map(domain.entries.__getitem__, found.order)))
+            self.mapped[domain.name] = rows, found
+        return self.mapped[domain.name]
+
+    def _decode_mapped(self, domain: DomainFiles, rows: list[Row]) -> tuple[Tensor, list[Row]]:
+        """`rows` are some of the domain's own, in their order."""
+        every, found = self._map(domain)
+        left = enumerate(every)
+        places: Sequence[int] = range(len(every))
+        if len(rows) < len(every):
+            places = [next(place for place, row in left if row is wanted) for wanted in rows]
+        self.bad.extend(BadFile(every[at].entry.location, found.bad[at]) for at in places if at in found.bad)
+        kept = [place for place in places if place not in found.bad]
+        return found.take(kept), [every[place] for place in kept]
 
     def _hash(self, domain: DomainFiles) -> list[Row]:
         sources = [self.catalog.source(domain, entry) for entry in domain.entries]
@@ -172,6 +209,8 @@ class _Reader:
         return UnlabeledDomain(domain.name, images, tuple(row.content for row in rows)), audit
 
     def _decode(self, domain: DomainFiles, rows: list[Row]) -> tuple[Tensor, list[Row]]:
+        if self._is_mapped(domain):
+            return self._decode_mapped(domain, rows)
         if self.cache is None:
             images, kept, bad = self._decode_rows(domain, rows)
             self.bad.extend(bad)

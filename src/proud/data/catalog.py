@@ -78,9 +78,10 @@ def scan_folder(root: Path | str) -> Catalog:
     walk = Walk(top)
     domains: dict[str, DomainFiles] = {}
     for folder in walk.folders(top):
-        found = [path.relative_to(top) for path in walk.images(folder)]
-        found.sort(key=lambda path: path.as_posix())
-        entries = tuple(Entry(path.as_posix(), path.parts[1] if len(path.parts) > 2 else None) for path in found)
+        above = len(str(folder)) - len(folder.name)
+        found = sorted(path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder)))
+        parts = ((path, path.split("/", 2)) for path in found)
+        entries = tuple(Entry(path, names[1] if len(names) > 2 else None) for path, names in parts)
         labels = {entry.label for entry in entries}
         empty = tuple(sorted(sub.name for sub in walk.folders(folder) if sub.name not in labels))
         domains[folder.name] = DomainFiles(folder.name, entries, empty)

@@ -62,7 +62,7 @@ def hash_all(sources: Sequence[Source], *, progress: bool = False, description: 
         except BadImage:
             hashes[row] = ""
 
-    _in_threads(hash_row, len(sources), progress, description)
+    in_threads(hash_row, len(sources), progress, description)
     return hashes
 
 
@@ -95,7 +95,7 @@ def decode_all(
             reasons[row] = str(error)
 
     Image.init()  # PIL's own first-use setup is not made for several threads
-    _in_threads(decode_row, len(sources), progress, description)
+    in_threads(decode_row, len(sources), progress, description)
     bad = [BadFile(names[row] if names else _name_of(sources[row], row), reasons[row]) for row in sorted(reasons)]
     if bad and not skip_bad:
         raise bad_files_error(bad)
@@ -194,7 +194,7 @@ def _name_of(source: Source, row: int) -> str:
     return str(source) if isinstance(source, Path) else f"image {row}"
 
 
-def _in_threads(work: Callable[[int], None], count: int, progress: bool, description: str) -> None:
+def in_threads(work: Callable[[int], None], count: int, progress: bool = False, description: str = "") -> None:
     """Call `work` for every row in several threads: PIL, hashing and reading let go of the interpreter's lock."""
 
     given_up = threading.Event()
@@ -209,7 +209,7 @@ def _in_threads(work: Callable[[int], None], count: int, progress: bool, descrip
 
     with ThreadPoolExecutor(max_workers=_workers()) as pool:
         try:
-            for _ in _with_bar(pool.map(job, range(0, count, ROWS_PER_JOB)), count, progress, description):
+            for _ in with_bar(pool.map(job, range(0, count, ROWS_PER_JOB)), count, progress, description):
                 pass
         except BaseException:
             given_up.set()  # whoever is asked to stop does not wait for the rest
@@ -222,7 +222,7 @@ def _workers() -> int:
     return min(32, cores)
 
 
-def _with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) -> Iterator[int]:
+def with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) -> Iterator[int]:
     """Pass on the steps; once they have taken a second, also show a progress bar on stderr."""
     if not enabled:
         yield from steps

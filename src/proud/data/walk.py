@@ -31,17 +31,20 @@ class Walk:
     def folders(self, folder: Path) -> list[Path]:
         return sorted(Path(entry.path) for entry in self._visible(folder) if is_dir(entry) and self._may_follow(entry))
 
-    def images(self, folder: Path, trail: tuple[Path, ...] = (), depth: int = 0) -> Iterator[Path]:
-        """`trail`: the real folders from which links led here."""
+    def images(self, folder: Path) -> Iterator[Path]:
+        return map(Path, self.image_paths(str(folder)))
+
+    def image_paths(self, folder: str, trail: tuple[Path, ...] = (), depth: int = 0) -> Iterator[str]:
+        """`trail`: the real folders from which links led here. Text, for there may be a million of them."""
         if depth > DEEPEST:
             raise UserError(f"The folders are nested too deeply (more than {DEEPEST}): {str(folder)[:200]}…")
         for entry in self._visible(folder):
             if is_dir(entry):
                 if self._may_follow(entry, trail) and not (entry.is_symlink() and self._too_many(entry, trail)):
                     here = (Path(os.path.realpath(folder)),) if entry.is_symlink() else ()
-                    yield from self.images(Path(entry.path), trail + here, depth + 1)
-            elif Path(entry.name).suffix.lower() in IMAGE_SUFFIXES and self._may_follow(entry):
-                yield Path(entry.path)
+                    yield from self.image_paths(entry.path, trail + here, depth + 1)
+            elif is_image_name(entry.name) and (not entry.is_symlink() or self._may_follow(entry)):
+                yield entry.path
 
     def _too_many(self, entry: os.DirEntry[str], trail: tuple[Path, ...]) -> bool:
         target = Path(os.path.realpath(entry.path))
@@ -51,7 +54,7 @@ class Walk:
         self.ignored_links.append(Path(entry.path).relative_to(self.root).as_posix())
         return True
 
-    def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
+    def _visible(self, folder: Path | str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
                 return [entry for entry in entries if not entry.name.startswith(".")]
@@ -68,6 +71,11 @@ class Walk:
             self.ignored_links.append(link.relative_to(self.root).as_posix())
             return False
         return True
+
+
+def is_image_name(name: str) -> bool:
+    start, dot, ending = name.rpartition(".")
+    return bool(start) and dot + ending.lower() in IMAGE_SUFFIXES
 
 
 def is_dir(entry: os.DirEntry[str]) -> bool:

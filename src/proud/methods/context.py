@@ -99,7 +99,7 @@ def make_context(
     total = data.labeled.images.numel() + sum(images.numel() for images in unlabeled)
     resident = device.type == "cpu" or total < 0.5 * torch.cuda.mem_get_info(device)[0]
     if device.type == "cpu":
-        resident = len(unlabeled) == 1 or total < 2**31  # several memory-mapped domains are not copied together
+        resident = len(unlabeled) == 1 or total < 2**28  # several memory-mapped domains are not copied together
     return Context(
         classes=len(data.classes),
         labeled=ImagePool([data.labeled.images], device, resident),

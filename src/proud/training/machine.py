@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import signal
@@ -44,6 +45,18 @@ def choose_threads(wanted: int, processes: int = 1) -> int:
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def making_many_objects() -> Iterator[None]:
+    """Python looks for garbage among all objects over and over while their number grows: not now."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -37,14 +37,15 @@ from proud.training.folder import (
     refuse_other_data,
 )
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
-from proud.training.machine import choose_device, choose_threads, environment, stop_signals
+from proud.training.machine import choose_device, choose_threads, environment, making_many_objects, stop_signals
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import last_prototypes, save_trust
 
 MODEL_FORMAT = "proud-model-1"
 
 
-def load_task(run: RunConfig, progress: bool = False) -> tuple[Task, str]:
+@making_many_objects()
+def load_task(run: RunConfig, progress: bool = False, cache: str = "none") -> tuple[Task, str]:
     """The run's images, and the name of its network."""
     stated = read_labels(run.labels) if run.labels else []
     catalog = catalog_for(run.data, run.root or None)
@@ -61,6 +62,7 @@ def load_task(run: RunConfig, progress: bool = False) -> tuple[Task, str]:
         seed=run.seed,
         skip_bad=run.skip_bad,
         progress=progress,
+        disk=cache,
     )
     return state_labels(task, stated, run.labels) if stated else task, model
 
@@ -165,7 +167,7 @@ def build(
     kept = (before or {}).get("threads", 0) if (before or {}).get("processes", 1) == group.size else 0
     threads = choose_threads(options.threads or kept, group.here)
     if task is None:
-        task, model = load_task(run, progress=not options.quiet and group.rank == 0)
+        task, model = load_task(run, not options.quiet and group.rank == 0, options.cache)
     else:
         model = choose_model(run.model, task.size)
         check_network(run, model, task.size)

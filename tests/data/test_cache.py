@@ -1,0 +1,191 @@
+"""The cache on disk gives what memory gives; it goes on after an interruption and mends what was damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proud.config import Options, RunConfig
+from proud.data import cache
+from proud.data.assemble import assemble
+from proud.data.catalog import scan_folder
+from proud.data.domain import Task
+from proud.errors import UserError
+from proud.training.run import train
+from toy import toy_settings
+
+SIDE = 18  # of stored images, at size 16
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three domains of 40 images, some the same, in pieces of 7."""
+    random = np.random.default_rng(0)
+    for domain in ("one", "two", "three"):
+        for number in range(40):
+            path = tmp_path / "data" / domain / "ab"[number % 2] / f"{number:02d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = (
+                random.integers(0, 256, (20, 24, 3), dtype=np.uint8) if number % 9 else np.zeros((9, 9, 3), np.uint8)
+            )
+            Image.fromarray(pixels).save(path)
+    return tmp_path / "data"
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "ROWS_PER_PIECE", 7)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of all files that are decoded from now on."""
+    names: list[str] = []
+    decode = cache.decode
+
+    def counting(source: Any, side: int) -> torch.Tensor:
+        names.append(source.name)
+        return decode(source, side)
+
+    monkeypatch.setattr(cache, "decode", counting)
+    return names
+
+
+def task_of(data: Path, disk: Path | str, **changes: Any) -> Task:
+    usual: dict[str, Any] = {"labeled": "one", "test": "three", "size": 16, "seed": 5, "skip_bad": True}
+    return assemble(scan_folder(data), **usual | changes, disk=str(disk))
+
+
+def same(a: Task, b: Task) -> None:
+    for one, two in ((a.training.labeled, b.training.labeled), (a.training.unlabeled[0], b.training.unlabeled[0])):
+        assert torch.equal(one.images, two.images)
+    for one, two in ((a.evaluation.validation, b.evaluation.validation), (a.evaluation.test, b.evaluation.test)):
+        assert one is not None and two is not None
+        assert torch.equal(one.images, two.images) and torch.equal(one.labels, two.labels)
+    assert torch.equal(a.training.labeled.labels, b.training.labeled.labels)
+    assert a.training.unlabeled[0].ids == b.training.unlabeled[0].ids
+    assert a.evaluation.audits["two"].paths == b.evaluation.audits["two"].paths
+    assert a.report == {key: value for key, value in b.report.items() if key != "mapped_from_cache"}
+    assert b.report["mapped_from_cache"] is True
+
+
+def test_the_cache_gives_what_memory_gives(data: Path, tmp_path: Path, decoded: list[str]) -> None:
+    (data / "two" / "a" / "00.png").write_bytes(b"")
+    (data / "two" / "b" / "03.png").write_bytes(b"no image")
+    (data / "one" / "b" / "05.png").unlink()
+    (data / "one" / "b" / "05.png").mkdir()  # not a file at all
+    memory = task_of(data, "none")
+    same(memory, task_of(data, tmp_path / "cache"))
+    assert len(decoded) == 119
+    same(memory, task_of(data, tmp_path / "cache"))
+    assert len(decoded) == 119  # once for all
+    with pytest.raises(UserError, match=r"2 images cannot be used"):
+        task_of(data, tmp_path / "cache", skip_bad=False)
+
+
+def test_many_rows_are_a_mapped_file_of_their_own(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "COPIED_BYTES", 0)
+    same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
+    assert not list((tmp_path / "cache").glob("*/.part-*"))
+
+
+def test_an_interrupted_build_goes_on(
+    data: Path, tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting = cache.decode
+
+    def stop_at(count: int) -> Callable[..., torch.Tensor]:
+        def decode(source: Any, side: int) -> torch.Tensor:
+            if len(decoded) >= count:
+                raise KeyboardInterrupt
+            return counting(source, side)
+
+        return decode
+
+    for count in (10, 30, 61):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(cache, "decode", stop_at(count))
+            task_of(data, tmp_path / "cache")
+    same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
+    assert len(decoded) <= 120 + 3 * 7  # at most the pieces that were under way are made again
+
+
+def test_a_changed_file_makes_a_new_cache_and_the_old_one_goes(data: Path, tmp_path: Path, decoded: list[str]) -> None:
+    task_of(data, tmp_path / "cache")
+    before = {path.name for path in (tmp_path / "cache").iterdir()}
+    changed = data / "two" / "a" / "02.png"
+    Image.fromarray(np.full((20, 24, 3), 9, np.uint8)).save(changed)
+    decoded.clear()
+    same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
+    after = {path.name for path in (tmp_path / "cache").iterdir()}
+    assert len(decoded) == 40 and len(after) == len(before) == 3 and len(after & before) == 2
+    task_of(data, tmp_path / "cache", size=32)
+    assert len(list((tmp_path / "cache").iterdir())) == 6  # another side is another cache
+
+
+def flip(path: Path, place: int = 100) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0xFF
+    path.write_bytes(content)
+    os.utime(path, ns=(1, 1))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
+    "a flipped bit": (lambda home: flip(home / "images.u8"), 7),
+    "a shortened file": (lambda home: os.truncate(home / "images.u8", 36 * 3 * SIDE * SIDE), 5),
+    "a lost file": (lambda home: (home / "images.u8").unlink(), 40),
+    "another order": (lambda home: flip(home / "order.i64"), 0),
+    "other hashes": (lambda home: flip(home / "hashes.u8"), 0),
+    "no description": (lambda home: (home / "done.json").write_text("{}"), 0),
+    "a torn description": (lambda home: (home / "done.json").write_text('{"version": 1, "count": 40, "fi'), 0),
+    "a wrong description": (lambda home: (home / "done.json").write_text('{"version": 1, "count": 40}'), 0),
+    "no steps either": (lambda home: [(home / n).write_text("[1]\n{}\n") for n in ("done.json", "steps.jsonl")], 40),
+    "touched": (lambda home: os.utime(home / "images.u8"), 0),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found_and_only_its_piece_made_again(
+    damage: str, data: Path, tmp_path: Path, decoded: list[str]
+) -> None:
+    memory = task_of(data, "none")
+    task_of(data, tmp_path / "cache")
+    homes = {json.loads((home / "done.json").read_text())["made_from"]["domain"]: home
+             for home in (tmp_path / "cache").iterdir()}  # fmt: skip
+    harm, again = DAMAGES[damage]
+    harm(homes["two"])
+    decoded.clear()
+    same(memory, task_of(data, tmp_path / "cache"))
+    assert len(decoded) == again
+
+
+def test_training_is_the_same_bit_for_bit(data: Path, tmp_path: Path) -> None:
+    run = RunConfig(str(data), labeled="one", test="three", model="digits", size=16)
+    settings = toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8)
+    for name, disk in (("memory", "none"), ("mapped", str(tmp_path / "cache"))):
+        train(run, settings, Options(str(tmp_path / name), "cpu", 1, quiet=True, cache=disk))
+    files = ("records.jsonl", "model.safetensors", "pseudo_labels.csv")
+    for name in files:
+        assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "mapped" / name).read_bytes()
+
+
+def test_few_images_stay_in_memory_and_many_go_to_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache.cache_folder("auto", 1 << 20) is None
+    assert cache.cache_folder("none", 1 << 40) is None
+    assert cache.cache_folder("auto", 1 << 31) == Path("/somewhere/proud/images")
+    assert cache.cache_folder("here", 1) == Path("here")
+
+
+def test_a_folder_that_cannot_be_written_is_named(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cache in .*file cannot be written.*--cache DIR"):
+        task_of(data, tmp_path / "file")
