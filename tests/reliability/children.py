@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -52,6 +53,7 @@ def command(log: Path, argv: list[str], before: Callable[[], Any] | None = None)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
     sys.argv = ["proud", *argv]
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may do so under nohup
     if before is not None:
         before()
     main()

@@ -68,13 +68,18 @@ def nobody_reads(site: Site, out: Path) -> str:
     return f"exit code {process.returncode}, the run is whole"
 
 
+def listen() -> None:
+    """Whoever runs the tests may do so under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def terminal_gone(site: Site, out: Path) -> str:
     """Its window is closed: every write to the terminal fails from then on."""
     import pty
 
     argv = [sys.executable, "-m", "proud", "train", "--data", str(site.data), "--out", str(out), *FLAGS]
     master, slave = pty.openpty()
-    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=listen)
     os.close(slave)
     while not (out / "run.json").exists() and process.poll() is None:
         time.sleep(0.01)
