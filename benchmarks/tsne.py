@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import sklearn
 
-from proud.report.figures.maps import ITERATIONS, MANY_POINTS, PCA_TO, embed
+from proud.report.figures.maps import ITERATIONS, PCA_TO, embed
 
 FEATURES, CLASSES, DOMAINS = 512, 7, 4
 
@@ -42,7 +42,7 @@ def main() -> None:
         "features": FEATURES,
         "pca_to": PCA_TO,
         "iterations": ITERATIONS,
-        "threads": 2 if points >= MANY_POINTS else 1,
+        "threads": 1,
         "wall_seconds": round(wall, 1),
         "cpu_seconds": round(cpu, 1),
         "load_before": round(busy, 2),

@@ -85,11 +85,14 @@ def _accuracies(ax: Axes, theme: Theme, run: Run) -> None:
 
 
 def _ratios(ax: Axes, theme: Theme, run: Run, key: str = "lambda") -> None:
+    begins = len(run.records)
     for site, color in _site_colors(run).items():
         epochs, values = _series(run, key, site)
         ax.plot(epochs, values, color=color, marker="o" if len(values) == 1 else "")
+        begins = min([begins, *epochs])
     ax.set_ylim(bottom=0)
     _frame(ax, theme, run)
+    ax.set_xlim(begins - 0.5, len(run.records) + 0.5)
 
 
 def _losses(ax: Axes, theme: Theme, run: Run) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 PCA_TO = 50
 ITERATIONS = 500
-MANY_POINTS = 5000
 NUMBERED = 10  # with more classes than this, prototypes are numbered
 MERGED = "*"
 
@@ -47,8 +46,7 @@ def embed(features: NDArray[Any], seed: int = 0) -> NDArray[Any]:
         return np.zeros((len(features), 2), dtype=np.float32)
     perplexity = min(30.0, (len(features) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=ITERATIONS, random_state=seed)
-    # threads that wait for each other cost more than they bring on few points, and very much on a busy machine
-    with threadpool_limits(1 if len(features) < MANY_POINTS else 2):
+    with threadpool_limits(1):  # its threads wait for each other: one is faster on any but an idle machine
         return tsne.fit_transform(features)
 
 
@@ -156,7 +154,7 @@ class Drawing:
                     c=colors[points.classes[chosen]],
                     marker=MERGED if merged else SHAPES[kind % len(SHAPES)],
                     s=170 if merged else (75 if prototype else 11),
-                    alpha=1 if prototype else 0.6,
+                    alpha=1 if prototype else (0.6 if theme.name == "light" else 0.8),
                     linewidths=1.1 if prototype else 0,
                     edgecolors=theme.ink if prototype else "none",
                     zorder=2 + prototype,

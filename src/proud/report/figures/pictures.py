@@ -109,7 +109,7 @@ def picture_png(image: NDArray[Any]) -> bytes:
 
 
 def pairs_chart(pairs: Sequence[Pair], name: str, title: str) -> Chart:
-    panel = Panel(title, partial(_draw_pairs, pairs=pairs), 1.25 * len(pairs), 4.6)
+    panel = Panel(title, partial(_draw_pairs, pairs=pairs), 1.25 * len(pairs) + 0.3, 5.4)
     return Chart(name, title, "", [panel])
 
 
@@ -124,7 +124,7 @@ def _draw_pairs(ax: Axes, theme: Theme, pairs: Sequence[Pair]) -> None:
         ax.text(column, -2.9, text, ha="center", va="top", fontsize=8, color=color)
     for row, text in enumerate(("labeled", "unlabeled", "mixed")):
         ax.text(-0.62, -1.12 * row, text, rotation=90, ha="center", va="center", fontsize=8)
-    _finish(ax, len(pairs), -4.0)
+    _finish(ax, len(pairs), -3.75)
 
 
 def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, title: str) -> Chart:

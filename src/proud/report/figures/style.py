@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # Petroff's ten-colour sequence (arXiv:2107.02270)
 TEN = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"]
 SHAPES = "oXs^DvP<>pH"
-LABEL_LENGTH = 22
+LABEL_LENGTH, LEGEND_LENGTH = 22, 34
+MOST_MARKS = 40  # in a legend on paper
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _drawn(
     height = sum(max(panel.height for panel in panels[start : start + columns]) for start in _starts(panels, columns))
     with matplotlib.rc_context(settings(theme)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # glyphs that the font lacks become boxes; the page has the text
-        legend_lines = -(-len(marks) // max(1, int(width / 1.5)))
+        legend_lines = -(-min(len(marks), MOST_MARKS) // legend_columns(marks, width))
         figure = Figure(figsize=(width, height + 0.22 * legend_lines), layout="constrained")
         axes = np.atleast_1d(figure.subplots(lines, columns)).flatten()
         for ax in axes[len(panels) :]:
@@ -158,7 +159,7 @@ def _starts(panels: Sequence[Panel], columns: int) -> range:
 def _legend(figure: Figure, marks: Sequence[Mark], theme: Theme, width: float) -> None:
     from matplotlib.lines import Line2D
 
-    shown = list(marks)[:40]
+    shown = list(marks)[:MOST_MARKS]
     handles = [
         Line2D(
             [],
@@ -170,6 +171,12 @@ def _legend(figure: Figure, marks: Sequence[Mark], theme: Theme, width: float) -
         )
         for mark in shown
     ]
-    labels = [plain(mark.label) for mark in shown]
-    columns = max(1, min(len(shown), int(width / 1.5)))
+    labels = [plain(mark.label, LEGEND_LENGTH) for mark in shown]
+    columns = legend_columns(marks, width)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def legend_columns(marks: Sequence[Mark], width: float) -> int:
+    """As many as fit into this width, in inches."""
+    longest = max((len(plain(mark.label, LEGEND_LENGTH)) for mark in marks), default=1)
+    return max(1, min(len(marks), int(width / (0.5 + 0.07 * longest))))
