@@ -73,6 +73,8 @@ class BenchArguments:
     """compiled steps in CUDA graphs, on CUDA"""
     note: str = ""
     """said in every table, as in --note "rebuilt, SYN stand-in" """
+    parallel: int = 1
+    """runs at a time on one device, each in a thread; pays for small networks on a large GPU"""
     engine: Literal["here", "ray"] = "here"
     """where runs take place: one after another here, or on a Ray cluster (pip install 'proud[ray]')"""
     ray_cpus: float = 1.0
@@ -108,6 +110,7 @@ def bench(arguments: BenchArguments) -> int:
 def run_bench(arguments: BenchArguments, console: Console) -> int:
     started = time.monotonic()
     from proud.bench.live import BenchView
+    from proud.bench.parallel import work_side_by_side
     from proud.bench.results import Results
     from proud.bench.worker import Tasks, check_folder, work
     from proud.config import Options
@@ -128,7 +131,10 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
             outcome = on_ray(arguments, plan, folder, options, view, deadline)
         else:
             tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
-            outcome = work(plan, folder, tasks, options, view, deadline)
+            if arguments.parallel > 1:
+                outcome = work_side_by_side(arguments.parallel, plan, folder, tasks, options, view, deadline)
+            else:
+                outcome = work(plan, folder, tasks, options, view, deadline)
     if results.path.exists():
         show_tables(arguments, console)
     return conclude(outcome, plan, results.done(), console)
