@@ -95,7 +95,8 @@ def build_task(
     if reader.bad and not skip_bad:
         raise bad_files_error(reader.bad)
     _check_survivors(training_domain, hidden, test)
-    trained_on = {row.content for row in train}.union(*(domain.ids for domain, _ in hidden))
+    hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
+    trained_on = {row.content for row in train}.union(*hidden_ids)
     report = {
         "data": where(catalog),
         "size": size,

@@ -110,17 +110,13 @@ class _Files:
     def __init__(self, catalog: Catalog, domain: DomainFiles) -> None:
         self.name, self.entries = domain.name, domain.entries
         self.root = str(catalog.root or Path())
-        prefix, stat = self.root + "/", os.stat
-        sizes, times = [], []
-        for entry in self.entries:
-            try:
-                found = stat(prefix + entry.location)
-                sizes.append(found.st_size)
-                times.append(found.st_mtime_ns)
-            except OSError:  # reading it will tell
-                sizes.append(-1)
-                times.append(-1)
-        self.states = np.array([sizes, times], dtype="<i8")
+        prefix = self.root + "/"
+        paths = [prefix + entry[0] for entry in self.entries]
+        try:
+            states = [(found.st_size, found.st_mtime_ns) for found in map(os.stat, paths)]
+        except OSError:  # some file is gone: reading it will tell
+            states = [_state(path) or (-1, -1) for path in paths]
+        self.states = np.array(states, dtype="<i8")
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -131,7 +127,8 @@ class _Files:
     def key(self, side: int) -> str:
         """Of everything that decides what is in the cache; another Pillow may decode a little differently."""
         digest = hashlib.sha256(json.dumps([VERSION, side, PIL.__version__, self.name]).encode())
-        digest.update("\0".join(f"{entry.location}\1{entry.label}" for entry in self.entries).encode())
+        for texts in zip(*self.entries, strict=True):  # locations, labels, splits
+            digest.update("\0".join(map(str, texts)).encode(errors="surrogateescape"))
         digest.update(self.states.tobytes())
         return digest.hexdigest()[:32]
 
@@ -151,7 +148,7 @@ class _Build:
         if done is None or done.get("version") != VERSION or done.get("count") != self.count:
             return None
         try:
-            changed = [name for name in NAMES if done["files"][name] != _state(self._path(name))]
+            changed = [name for name in NAMES if tuple(done["files"][name]) != _state(self._path(name))]
             damaged = [name for name in changed if not self._check(name, done["sums"][name])]
             return done if not damaged and isinstance(done["bad"], dict) else None
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -311,12 +308,12 @@ def _write_at(handle: int, content: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _state(path: Path) -> list[int] | None:
+def _state(path: Path | str) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = Path(path).stat()
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns]
+    return found.st_size, found.st_mtime_ns
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

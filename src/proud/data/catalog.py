@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from proud.errors import UserError
 SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One image: its path below the root (or its row in an array), its class where stated, its shipped split."""
 
     location: str
@@ -79,11 +79,11 @@ def scan_folder(root: Path | str) -> Catalog:
     domains: dict[str, DomainFiles] = {}
     for folder in walk.folders(top):
         above = len(str(folder)) - len(folder.name)
-        found = sorted(path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder)))
-        parts = ((path, path.split("/", 2)) for path in found)
-        entries = tuple(Entry(path, names[1] if len(names) > 2 else None) for path, names in parts)
-        labels = {entry.label for entry in entries}
-        empty = tuple(sorted(sub.name for sub in walk.folders(folder) if sub.name not in labels))
+        found = [path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder))]
+        found.sort()
+        labels = [names[1] if len(names) > 2 else None for names in (path.split("/", 2) for path in found)]
+        entries = tuple(map(Entry, found, labels))
+        empty = tuple(sorted({sub.name for sub in walk.folders(folder)}.difference(labels)))
         domains[folder.name] = DomainFiles(folder.name, entries, empty)
     if not any(domain.entries for domain in domains.values()):
         raise UserError(_nothing_found(top, walk))

@@ -34,17 +34,27 @@ class Walk:
     def images(self, folder: Path) -> Iterator[Path]:
         return map(Path, self.image_paths(str(folder)))
 
-    def image_paths(self, folder: str, trail: tuple[Path, ...] = (), depth: int = 0) -> Iterator[str]:
-        """`trail`: the real folders from which links led here. Text, for there may be a million of them."""
+    def image_paths(self, folder: str) -> list[str]:
+        """As text, for there may be a million of them."""
+        found: list[str] = []
+        self._collect(folder, found, (), 0)
+        return found
+
+    def _collect(self, folder: str, found: list[str], trail: tuple[Path, ...], depth: int) -> None:
+        """`trail`: the real folders from which links led here."""
         if depth > DEEPEST:
             raise UserError(f"The folders are nested too deeply (more than {DEEPEST}): {str(folder)[:200]}…")
         for entry in self._visible(folder):
-            if is_dir(entry):
+            name = entry.name
+            is_image = name[name.rfind(".") :].lower() in IMAGE_SUFFIXES
+            if is_image and entry.is_file(follow_symlinks=False):
+                found.append(entry.path)
+            elif is_dir(entry):
                 if self._may_follow(entry, trail) and not (entry.is_symlink() and self._too_many(entry, trail)):
                     here = (Path(os.path.realpath(folder)),) if entry.is_symlink() else ()
-                    yield from self.image_paths(entry.path, trail + here, depth + 1)
-            elif is_image_name(entry.name) and (not entry.is_symlink() or self._may_follow(entry)):
-                yield entry.path
+                    self._collect(entry.path, found, trail + here, depth + 1)
+            elif is_image and self._may_follow(entry):
+                found.append(entry.path)
 
     def _too_many(self, entry: os.DirEntry[str], trail: tuple[Path, ...]) -> bool:
         target = Path(os.path.realpath(entry.path))
@@ -57,7 +67,7 @@ class Walk:
     def _visible(self, folder: Path | str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
-                return [entry for entry in entries if not entry.name.startswith(".")]
+                return [entry for entry in entries if entry.name[0] != "."]
         except OSError as error:
             raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}") from error
 
@@ -71,11 +81,6 @@ class Walk:
             self.ignored_links.append(link.relative_to(self.root).as_posix())
             return False
         return True
-
-
-def is_image_name(name: str) -> bool:
-    start, dot, ending = name.rpartition(".")
-    return bool(start) and dot + ending.lower() in IMAGE_SUFFIXES
 
 
 def is_dir(entry: os.DirEntry[str]) -> bool:
