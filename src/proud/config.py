@@ -80,7 +80,7 @@ class Options:
     quiet: Switch = False
     """no progress bar"""
     cache: Annotated[str, word("auto|none|DIR")] = "auto"
-    """decoded images on disk instead of in memory; `auto`: above 1 GiB, in the user's cache folder"""
+    """decoded images on disk instead of in memory; `auto`: above 3 GiB, in the user's cache folder"""
     tensorboard: Switch = False
     """write scalars and mixed images for TensorBoard to OUT/tensorboard"""
 

@@ -14,11 +14,12 @@ import torch
 from PIL import Image
 
 from proud.config import Options, RunConfig
-from proud.data import cache
+from proud.data import cache, cache_build
 from proud.data.assemble import assemble
 from proud.data.catalog import scan_folder
 from proud.data.domain import Task
 from proud.errors import UserError
+from proud.methods.context import ImagePool
 from proud.training.run import train
 from toy import toy_settings
 
@@ -42,20 +43,20 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "ROWS_PER_PIECE", 7)
+    monkeypatch.setattr(cache_build, "ROWS_PER_PIECE", 7)
 
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all files that are decoded from now on."""
     names: list[str] = []
-    decode = cache.decode
+    decode = cache_build.decode
 
     def counting(source: Any, side: int) -> torch.Tensor:
         names.append(source.name)
         return decode(source, side)
 
-    monkeypatch.setattr(cache, "decode", counting)
+    monkeypatch.setattr(cache_build, "decode", counting)
     return names
 
 
@@ -100,7 +101,7 @@ def test_many_rows_are_a_mapped_file_of_their_own(data: Path, tmp_path: Path, mo
 def test_an_interrupted_build_goes_on(
     data: Path, tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counting = cache.decode
+    counting = cache_build.decode
 
     def stop_at(count: int) -> Callable[..., torch.Tensor]:
         def decode(source: Any, side: int) -> torch.Tensor:
@@ -112,7 +113,7 @@ def test_an_interrupted_build_goes_on(
 
     for count in (10, 30, 61):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(cache, "decode", stop_at(count))
+            patch.setattr(cache_build, "decode", stop_at(count))
             task_of(data, tmp_path / "cache")
     same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
     assert len(decoded) <= 120 + 3 * 7  # at most the pieces that were under way are made again
@@ -181,7 +182,7 @@ def test_few_images_stay_in_memory_and_many_go_to_the_users_cache(monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache.cache_folder("auto", 1 << 20) is None
     assert cache.cache_folder("none", 1 << 40) is None
-    assert cache.cache_folder("auto", 1 << 31) == Path("/somewhere/proud/images")
+    assert cache.cache_folder("auto", 1 << 32) == Path("/somewhere/proud/images")
     assert cache.cache_folder("here", 1) == Path("here")
 
 
@@ -189,3 +190,25 @@ def test_a_folder_that_cannot_be_written_is_named(data: Path, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cache in .*file cannot be written.*--cache DIR"):
         task_of(data, tmp_path / "file")
+
+
+def resident_megabytes() -> dict[str, float]:
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Rss"))
+    return {name.rstrip(":"): int(kilobytes) / 1000 for name, kilobytes, _ in lines}
+
+
+def test_batches_come_from_the_file_not_from_memory(tmp_path: Path) -> None:
+    """3,000 images; `benchmarks/large_data.py` does the same with a million."""
+    folder = tmp_path / "data" / "one" / "a"
+    folder.mkdir(parents=True)
+    for number in range(3000):
+        (folder / f"{number}.ppm").write_bytes(b"P6 4 4 255\n" + number.to_bytes(3, "big") * 16)
+    catalog = scan_folder(tmp_path / "data")
+    images = cache.map_domain(catalog, catalog.domains["one"], 72, tmp_path / "cache").images
+    pool = ImagePool([images, images[:10]], torch.device("cpu"), resident=False)
+    before = resident_megabytes()
+    for rows in torch.randperm(3000).split(100):
+        assert pool.take(rows).shape == (100, 3, 72, 72)
+    after = resident_megabytes()
+    assert after["RssFile"] - before["RssFile"] > 40  # of 47
+    assert after["RssAnon"] - before["RssAnon"] < 10

@@ -53,6 +53,7 @@ class Tasks:
             skip_bad=run.skip_bad,
             progress=self.progress,
             cache=self.cache,
+            disk="auto",
         )
 
 
