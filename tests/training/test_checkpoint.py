@@ -64,6 +64,25 @@ def test_no_intact_checkpoint_is_one_clear_error(tmp_path: Path) -> None:
         load_checkpoint(tmp_path)
 
 
+def test_what_a_kill_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    for number in (1, 2):
+        save(tmp_path, number)
+    (tmp_path / "checkpoint-000000.safetensors").write_bytes(b"its description is gone already")
+    (tmp_path / ".checkpoint-000003.safetensors.00000000.part").write_bytes(b"half")
+    assert load_checkpoint(tmp_path) is not None
+    assert len(list(tmp_path.iterdir())) == 2 * KEPT
+
+
+def test_a_damaged_one_is_not_one_of_the_two_kept(tmp_path: Path) -> None:
+    for number in (1, 2):
+        save(tmp_path, number)
+    (tmp_path / "checkpoint-000002.safetensors").write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        load_checkpoint(tmp_path)
+    save(tmp_path, 5)
+    assert [path.stem for path in sorted(tmp_path.glob("*.json"))] == ["checkpoint-000001", "checkpoint-000005"]
+
+
 def test_no_checkpoint_at_all_means_the_start(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path) is None
 

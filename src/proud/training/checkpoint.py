@@ -16,6 +16,7 @@ from proud.training.files import (
     read_regular,
     remove_parts,
     replacing,
+    telling_why,
     write_json,
     write_tensors,
 )
@@ -47,19 +48,26 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], position: Position, 
     write_json(
         folder / f"{name}.json", {"format": FORMAT, "sha256": digest, "position": asdict(position), "config": config}
     )
-    for old in sorted(folder.glob("checkpoint-*.json"))[:-KEPT]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
-    described = {path.stem for path in folder.glob("checkpoint-*.json")}
-    for path in folder.glob("checkpoint-*.safetensors"):  # torn writes of a killed process
-        if path.stem not in described:
-            path.unlink(missing_ok=True)
+    remove_old(folder)
+
+
+def remove_old(folder: Path) -> None:
+    """All but the last two, and tensors without a description: torn writes and removals of a killed process."""
+    with telling_why(folder):
+        for old in sorted(folder.glob("checkpoint-*.json"))[:-KEPT]:
+            old.unlink()
+            old.with_suffix(".safetensors").unlink(missing_ok=True)
+        described = {path.stem for path in folder.glob("checkpoint-*.json")}
+        for path in folder.glob("checkpoint-*.safetensors"):
+            if path.stem not in described:
+                path.unlink(missing_ok=True)
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]] | None:
     """The newest intact checkpoint, or None when there is none at all. A damaged one is passed over with a warning, and
     removed once an intact one is found: it must not count as one of the two that are kept."""
     remove_parts(folder)
+    remove_old(folder)
     descriptions = sorted(folder.glob("checkpoint-*.json"), reverse=True)
     for number, path in enumerate(descriptions):
         try:
