@@ -31,7 +31,7 @@ Switch = FlagCreatePairsOff[bool]
 class BenchArguments:
     name: Positional[str]
     """digits-dg, pacs, office-home, embedded, or a folder or CSV of your own"""
-    root: Annotated[str, arg(metavar="DIR")] = ""
+    root: Annotated[str, arg(metavar="DIR", help_behavior_hint="(default: none)")] = ""
     """where a named benchmark is unpacked"""
     methods: Annotated[str, arg(metavar="NAME,NAME")] = "proud,erm,erm-noisemix"
     """methods, the innermost order of the queue"""
@@ -71,7 +71,7 @@ class BenchArguments:
     """epochs between evaluations; the last five are always evaluated"""
     fast: bool = True
     """compiled steps in CUDA graphs, on CUDA"""
-    note: str = ""
+    note: Annotated[str, arg(metavar="TEXT", help_behavior_hint="(default: none)")] = ""
     """said in every table, as in --note "rebuilt, SYN stand-in" """
     parallel: int = 1
     """runs at a time on one device, each in a thread; pays for small networks on a large GPU"""

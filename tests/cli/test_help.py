@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -30,18 +29,18 @@ def test_help_needs_no_torch_and_half_a_second(argv: list[str]) -> None:
             "sys.exit(f'imported {heavy}' if heavy else 0)",
         ]
     )
-    best = float("inf")
-    for _ in range(3):  # the machine may be busy with something else
-        started = time.perf_counter()
+    spent = []
+    for _ in range(3):
+        before = os.times()
         done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True)
-        best = min(best, time.perf_counter() - started)
+        after = os.times()
         assert done.returncode == 0, done.stderr
-        if best < 0.5:
-            break
-    assert best < 0.5
+        # its own time, not that of others on a busy machine
+        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(spent) < 0.5
     assert "usage: proud" in done.stdout
     assert "(default: )" not in done.stdout
-    assert argv[0] == "bench" or "(default: '')" not in done.stdout
+    assert "(default: '')" not in done.stdout
 
 
 def flags(argv: list[str]) -> str:
