@@ -23,12 +23,13 @@ from proud.training.distributed import join
 from proud.training.run import train
 from toy import as_domain, toy_images, toy_run, toy_settings
 
-RESNET = {"model": "resnet10t", "weights": "none", "size": 32}
+RESNET = {"model": "test_resnet", "weights": "none", "size": 32}
+EFFICIENTNET = RESNET | {"model": "test_efficientnet"}  # its batch norms have activations behind them
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "proud": ("proud", {"pml_views": "either"}, {}),
     "weighted": ("proud-plus", {"neck": True, "lr": 0.005, "pml_views": "all"}, {}),
     "batch norm": ("proud", {"lr": 0.005}, RESNET),
-    "domain statistics": ("proud", {"lr": 0.005, "dapp_bn": "domain", "epochs": 1, "pretrain_epochs": 0}, RESNET),
+    "domain statistics": ("proud", {"lr": 0.005, "dapp_bn": "domain", "epochs": 1, "pretrain_epochs": 0}, EFFICIENTNET),
     "labeled alone": ("erm-noisemix", {}, {}),
 }
 
