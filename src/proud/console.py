@@ -226,9 +226,8 @@ def predict(arguments: PredictArguments) -> int:
     if not rows:
         raise UserError(f"None of the {len(files)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
     write_predictions(arguments.out, rows)
-    console.print(
-        f"{len(rows)} images → {escape(str(arguments.out))}" + (f"; {len(bad)} unreadable left out" if bad else "")
-    )
+    left_out = f"; {len(bad)} unreadable left out" if bad else ""
+    console.print(f"{len(rows)} images → {escape(str(arguments.out))}{left_out}", soft_wrap=True)
     console.print(about, soft_wrap=True)
     return 0
 

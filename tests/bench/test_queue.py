@@ -154,13 +154,18 @@ def test_minutes_end_a_bench_in_time(arguments: Make) -> None:
     long = arguments(epochs=100_000, minutes=0.02)
     began = time.monotonic()
     assert bench(long) == 0
-    assert 1 < time.monotonic() - began < 8
-    records = out_folder(long) / "runs" / "erm-one-two-1" / "records.jsonl"
-    first = len(records.read_text().splitlines())
+    assert 1 < time.monotonic() - began < 20
+    run = out_folder(long) / "runs" / "erm-one-two-1"
+    first = newest_checkpoint(run)
     assert bench(long) == 0
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    assert len(lines) > first > 0
+    assert newest_checkpoint(run) > first > 0  # it went on from where it was
+    lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
     assert len({(line["stage"], line["epoch"]) for line in lines}) == len(lines)
+
+
+def newest_checkpoint(run: Path) -> int:
+    """How many epochs the newest checkpoint knows."""
+    return max(int(path.stem.removeprefix("checkpoint-")) for path in (run / "checkpoints").glob("checkpoint-*.json"))
 
 
 def test_ctrl_c_keeps_the_queue_usable(arguments: Make) -> None:

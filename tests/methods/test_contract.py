@@ -26,7 +26,6 @@ from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
 every_method = pytest.mark.parametrize("name", METHODS)
 # defaults that are made for deep nets with batch norm and long training upset the toy
 GENTLE: dict[str, dict[str, Any]] = {
-    "mean-teacher": {"consistency": 10.0},
     "eid": {"rounds": 1, "adapt_share": 0.4, "lr": 0.003},
 }
 SHORT = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 8}

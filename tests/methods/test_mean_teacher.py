@@ -132,7 +132,7 @@ def test_the_loss_of_a_step(noisemix: bool) -> None:
     mse = torch.stack(
         [torch.nn.functional.mse_loss(logits.softmax(1), teacher.softmax(1)) for logits in student]
     ).mean()
-    weight = 100 * math.exp(-5 * (1 - 3 / (5 * stage.steps)) ** 2)
+    weight = method.config.consistency * math.exp(-5 * (1 - 3 / (5 * stage.steps)) ** 2)
     torch.testing.assert_close(found["ce"], ce)
     torch.testing.assert_close(found["consistency"], mse)
     torch.testing.assert_close(found["loss"], ce + weight * mse)
