@@ -53,7 +53,9 @@ def command(log: Path, argv: list[str], before: Callable[[], Any] | None = None)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
     sys.argv = ["proud", *argv]
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may do so under nohup
+    # whoever runs the tests may do so under nohup or in the background, where these are ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if before is not None:
         before()
     main()
