@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from soak_tables import faults_table, fuzz_table, kills_table
 from trust_tables import diagnosis_table, label_next_table, trust_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,6 +93,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "trust": lambda: trust_table(read("trust.json")),
     "diagnosis": lambda: diagnosis_table(read("diagnosis.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
+    "soak-kills": lambda: kills_table(read("soak.json")),
+    "soak-faults": lambda: faults_table(read("soak.json")),
+    "soak-fuzz": lambda: fuzz_table(read("soak.json")),
 }
 
 
