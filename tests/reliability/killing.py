@@ -100,7 +100,7 @@ class Killer:
     def __init__(self, place: Path, epochs: int) -> None:
         self.place, self.epochs = place, epochs
         place.mkdir(parents=True, exist_ok=True)
-        self.lives = 0
+        self.lives = self.runs = 0
         tally = place / "events"
         assert self.live(place / "undisturbed", 0.0, Doom(0, 0, False, tally)) == 0
         self.events = int(tally.read_text())
@@ -142,6 +142,7 @@ class Killer:
 
     def must_be_the_same(self, folder: Path) -> None:
         found = fingerprint(folder)
+        self.runs += 1
         different = [name for name in self.whole if found.get(name) != self.whole[name]]
         assert found == self.whole, f"{folder.name}: {different or sorted(found)}"
 
