@@ -1,4 +1,4 @@
-"""All twelve combinations of the built-in set, source-only beside ProUD: `make test-slow` prints the table (an hour)."""
+"""All twelve combinations of the built-in set, source-only beside ProUD: `make test-slow` prints the table."""
 
 from __future__ import annotations
 
