@@ -80,7 +80,7 @@ def cluster() -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise UserError("--engine ray needs Ray: pip install 'proud[ray]'.") from error
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a run that takes no GPU sees none
     try:
         ray.init(log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, ValueError) as error:
