@@ -41,6 +41,14 @@ class Doom:
 
     def install(self) -> None:
         fsync, replace, unlink, truncate = os.fsync, Path.replace, Path.unlink, os.ftruncate
+        write_bytes = Path.write_bytes
+
+        def doomed_write(path: Path, data: bytes) -> int:
+            write_bytes(path, data[: len(data) // 2])
+            self.event()
+            done = write_bytes(path, data)
+            self.event()
+            return done
 
         def doomed_fsync(handle: int) -> None:
             about = os.fstat(handle)
@@ -61,8 +69,8 @@ class Doom:
 
             def undo() -> None:
                 if self.chance.random() < 0.5:
-                    source.write_bytes(new)
-                    unlink(target) if old is None else target.write_bytes(old)
+                    write_bytes(source, new)
+                    unlink(target) if old is None else write_bytes(target, old)
 
             done = replace(source, target)
             self.undo_rename = undo
@@ -74,7 +82,8 @@ class Doom:
             unlink(path, missing_ok=missing_ok)
             self.event()
 
-        os.fsync, Path.replace, Path.unlink = doomed_fsync, doomed_replace, doomed_unlink  # type: ignore[assignment]
+        os.fsync, Path.write_bytes = doomed_fsync, doomed_write  # type: ignore[assignment]
+        Path.replace, Path.unlink = doomed_replace, doomed_unlink  # type: ignore[assignment]
 
 
 def one_life(folder: Path, epochs: int, seconds: float, doom: Doom | None, started: Path) -> None:

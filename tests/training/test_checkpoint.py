@@ -83,6 +83,24 @@ def test_a_damaged_one_is_not_one_of_the_two_kept(tmp_path: Path) -> None:
     assert [path.stem for path in sorted(tmp_path.glob("*.json"))] == ["checkpoint-000001", "checkpoint-000005"]
 
 
+def test_tensors_are_written_under_one_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library's own temporary file would stay behind when the process is killed; the umask decides who may read."""
+    seen: list[set[str]] = []
+    real = Path.write_bytes
+
+    def look(self: Path, data: bytes) -> int:
+        done = real(self, data)
+        seen.append({path.name.rpartition(".")[2] for path in tmp_path.iterdir()})
+        return done
+
+    monkeypatch.setattr(Path, "write_bytes", look)
+    save(tmp_path, 1)
+    assert seen == [{"part"}, {"safetensors", "part"}]
+    (tmp_path / "plain").touch()
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
 def test_no_checkpoint_at_all_means_the_start(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path) is None
 

@@ -113,14 +113,11 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def write_tensors(part: Path, tensors: dict[str, Tensor], format_name: str) -> None:
     """Safetensors; tensors of any device."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     plain = {text_of(key): value.detach().cpu().contiguous() for key, value in tensors.items()}
-    try:
-        save_file(plain, part, metadata={"format": format_name})
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
+    # not its save_file, which writes to a file of another name first: a kill would leave that behind
+    part.write_bytes(save(plain, metadata={"format": format_name}))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
