@@ -185,10 +185,10 @@ class _Reader:
     def _decode_mapped(self, domain: DomainFiles, rows: list[Row]) -> tuple[Tensor, list[Row]]:
         """`rows` are some of the domain's own, in their order."""
         every, found = self._map(domain)
+        if len(rows) == len(every) and not found.bad:
+            return found.images, every
         left = enumerate(every)
-        places: Sequence[int] = range(len(every))
-        if len(rows) < len(every):
-            places = [next(place for place, row in left if row is wanted) for wanted in rows]
+        places = [next(place for place, row in left if row is wanted) for wanted in rows]
         self.bad.extend(BadFile(every[at].entry.location, found.bad[at]) for at in places if at in found.bad)
         kept = [place for place in places if place not in found.bad]
         return found.take(kept), [every[place] for place in kept]
@@ -249,8 +249,8 @@ class _Reader:
 
 
 def class_numbers(rows: Sequence[Row], classes: tuple[str, ...]) -> Tensor:
-    number = {label: place for place, label in enumerate(classes)}
-    return torch.tensor([number.get(row.entry.label or "", UNKNOWN) for row in rows], dtype=torch.int64)
+    number: dict[str | None, int] = {label: place for place, label in enumerate(classes)}
+    return torch.tensor([number.get(entry.label, UNKNOWN) for _, entry in rows], dtype=torch.int64)
 
 
 def _check_survivors(

@@ -78,16 +78,15 @@ def map_domain(catalog: Catalog, domain: DomainFiles, side: int, folder: Path, p
             if done is None:
                 done = build.run()
                 _remove_older(folder, home, build.identity)
-    order = np.fromfile(home / "order.i64", dtype="<i8").tolist()
-    hashes = np.fromfile(home / "hashes.u8", dtype=np.uint8).reshape(-1, 32)
-    text = hashes.tobytes().hex()
-    contents = [text[64 * place : 64 * place + 64] for place in order]
+    order = np.fromfile(home / "order.i64", dtype="<i8")
+    text = np.fromfile(home / "hashes.u8", dtype=np.uint8).reshape(-1, 32)[order].tobytes().hex()
+    contents = [text[start : start + 64] for start in range(0, len(text), 64)]
     for row, content in enumerate(contents):
         if content != "0" * 64:
             break
         contents[row] = ""  # unreadable ones come first
     bad = {int(row): str(reason) for row, reason in done["bad"].items()}
-    return MappedDomain(order, contents, _mapped(home / "images.u8", (len(order), 3, side, side)), bad, home)
+    return MappedDomain(order.tolist(), contents, _mapped(home / "images.u8", (len(order), 3, side, side)), bad, home)
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> Tensor:
