@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from proud import ops
@@ -26,6 +27,7 @@ from proud.evaluation import Evaluator, forward_all
 from proud.methods import method_class, method_config
 from proud.methods.base import Method
 from proud.methods.context import make_context
+from proud.methods.statistics import batch_statistics
 from proud.models import model_spec
 from proud.presets import preset
 from proud.randomness import Randomness
@@ -85,6 +87,31 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     return row
 
 
+def dump(method: Method, evaluator: Evaluator, path: Path) -> None:
+    """Features, logits and true labels after pretraining, with running and with the domain's own batch statistics."""
+    if path.exists():
+        return
+    context, found = method.context, {}
+    for t, name in enumerate(context.unlabeled_names):
+        start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
+        rows = torch.arange(start, start + size, device=context.device)
+        found[f"{name}.truth"] = evaluator.data.audits[name].labels
+        for own in (False, True):
+            parts = []
+            for some in rows.split(256):
+                with batch_statistics(method.net, own), torch.no_grad(), method.autocast():
+                    uniform = torch.rand(len(some), 9, device=context.device)
+                    parts.append(method.net(method.view(context.unlabeled.take(some), uniform)))
+            kind = "own" if own else "running"
+            for what, values in zip(("features", "logits"), zip(*parts, strict=True), strict=True):
+                found[f"{name}.{kind}.{what}"] = torch.cat(values).half().cpu()
+            if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in method.net.modules()):
+                break
+    found["labeled.labels"] = context.labels.cpu()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.contiguous() for name, value in found.items()}, path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", choices=DEVELOPMENT_CELLS)
@@ -96,6 +123,7 @@ def main() -> None:
     parser.add_argument("--weights", default="none")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--dump", type=Path, help="folder for features and logits after pretraining")
     parser.add_argument("--minutes", type=float, default=9.0)
     arguments = parser.parse_args()
     deadline = time.monotonic() + 60 * arguments.minutes
@@ -121,7 +149,7 @@ def main() -> None:
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
             config = method.config
-            key = f"{method.context.spec.neck} {config.pretrain_epochs} {config.schedule} {config.lr}"
+            key = f"{method.context.spec.neck} {config.pretrain_epochs} {config.schedule} {config.lr} {variant.get('warp')}"
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)
@@ -130,6 +158,8 @@ def main() -> None:
                 if set(net.state_dict()) == set(pretrained[key]):
                     net.load_state_dict(pretrained[key])
             trail = [{"epoch": 0, **look(method, evaluator)}]
+            if arguments.dump:
+                dump(method, evaluator, arguments.dump / f"{cell.replace(':', '-')}-{len(pretrained)}.safetensors")
             for epoch in range(min(arguments.epochs, stage.epochs)):
                 losses = run_stage_epoch(method, stage, epoch, random, runner)
                 if (epoch + 1) % arguments.every == 0 or epoch in (0, 9):

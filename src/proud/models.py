@@ -90,6 +90,29 @@ class DigitsBackbone(nn.Module):
         return x.flatten(1)
 
 
+class WeightNormLinear(nn.Module):
+    """A linear layer whose weights are lengths times directions, one per class.
+
+    torch's own weight norm makes a new class for every layer, so that compiled code could not serve two runs.
+    """
+
+    def __init__(self, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        linear = nn.Linear(num_features, num_classes)
+        nn.init.xavier_normal_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        self.bias = linear.bias
+        self.length = nn.Parameter(torch.norm_except_dim(linear.weight.detach(), 2, 0))
+        self.direction = linear.weight
+
+    @property
+    def weight(self) -> Tensor:
+        return torch._weight_norm(self.direction, self.length, 0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return nn.functional.linear(features, self.weight, self.bias)
+
+
 class Net(nn.Module):
     """f = h ∘ g. Calling it gives (features g(x), logits h(g(x)))."""
 
@@ -98,10 +121,7 @@ class Net(nn.Module):
         self.backbone = specialize(backbone)
         self.neck: nn.Module = nn.BatchNorm1d(num_features, affine=False) if neck else nn.Identity()
         self.num_features = num_features
-        linear = nn.Linear(num_features, num_classes)
-        nn.init.xavier_normal_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        self.head = nn.utils.parametrizations.weight_norm(linear)
+        self.head = WeightNormLinear(num_features, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
         """g(x)."""

@@ -35,9 +35,11 @@ def unit_features(method: Any, random: Randomness, t: int) -> tuple[torch.Tensor
     """All views of an unlabeled domain at once: the reference for what training streams."""
     pool = method.context.unlabeled
     random.rewind(f"dapp-{t}")
+    spare = pool.starts[t] + torch.arange(method.context.chunk_size) % pool.sizes[t]
     with torch.no_grad():
         parts = [
-            method.views_of(pool, pool.starts[t] + rows, f"dapp-{t}", random) for rows in method.chunks(pool.sizes[t])
+            method.views_of(pool, pool.starts[t] + rows, spare, f"dapp-{t}", random)
+            for rows in method.chunks(pool.sizes[t])
         ]
     return torch.cat([features for features, _ in parts], 1), torch.cat([probs for _, probs in parts], 1)
 

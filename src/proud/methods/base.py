@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from proud.randomness import Draw, Draws, Randomness
 
 
+VIEW_UNIFORMS = 9  # random numbers per augmented image
+
+
 @dataclass(frozen=True)
 class MethodConfig:
     """Settings that all methods share. The defaults suit photographs; presets change them per data set."""
@@ -44,7 +47,10 @@ class MethodConfig:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of training: how long, and over which populations (name -> number of rows) its batches are drawn."""
+    """A part of training: how long, and over which populations (name -> number of rows) its batches are drawn.
+
+    A stage that draws from `labeled` alone sees no other images: a bench runs it once for all test domains.
+    """
 
     name: str
     epochs: int
@@ -61,6 +67,12 @@ class Method:
 
     USES_KNOWN: ClassVar[bool] = False
     """whether labels that the user adds to unlabeled images (`proud train --labels`) have an effect"""
+
+    LOOKS_AHEAD: ClassVar[bool] = False
+    """whether a stage also depends on the lengths of those after it"""
+
+    MAIN_ONLY: ClassVar[tuple[str, ...]] = ()
+    """settings without effect on a first stage over the labeled domain alone"""
 
     DISTRIBUTED: ClassVar[bool] = False
     """whether several processes may train one network: everything that mixes images asks `context.group`"""
@@ -190,17 +202,24 @@ class Method:
         draw = ops.augment_draw(uniform, images.shape[-1] - context.size, flip_p=0.5 if self.config.flip else 0.0)
         return ops.augment(images, draw, context.size, context.mean, context.std)
 
+    view_uniforms = VIEW_UNIFORMS
+    """random numbers per image that `training_view` needs"""
+
+    def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """The augmentation of images that are learned from."""
+        return self.view(images, uniform)
+
     def labeled_draws(self, noisemix: bool) -> dict[str, Draw]:
         """Draws for `labeled_loss`."""
         from proud.randomness import Draw
 
-        wanted = {"augment": Draw((self.config.batch_size, 9), sample_dim=0)}
+        wanted = {"augment": Draw((self.config.batch_size, self.view_uniforms), sample_dim=0)}
         return wanted | self.noise_draws(1) if noisemix else wanted
 
     def labeled_loss(self, rows: Tensor, draws: Draws, noisemix: bool) -> Tensor:
         """Cross-entropy on augmented labeled images and, with `noisemix`, on their NoiseMix copies."""
         with torch.no_grad():
-            x = self.view(self.context.labeled.take(rows), draws["augment"])
+            x = self.training_view(self.context.labeled.take(rows), draws["augment"])
             labels = self.context.labels[rows]
             if noisemix:
                 x = torch.cat([x, self.noise_copy(x, draws)])

@@ -13,6 +13,13 @@ from proud.methods.group import ALONE, Group
 from proud.models import ModelSpec, Net, build_net
 
 
+def any_length(values: Tensor) -> Tensor:
+    """Compiled code may serve other numbers of rows too: runs on domains of other sizes share it."""
+    if values.is_cuda:
+        torch._dynamo.maybe_mark_dynamic(values, 0)
+    return values
+
+
 class ImagePool:
     """uint8 images of one or more domains under consecutive row numbers, on the device or in host memory."""
 
@@ -25,6 +32,7 @@ class ImagePool:
             self._images = [
                 torch.cat([domain.to(device) for domain in images]) if len(images) > 1 else images[0].to(device)
             ]
+            any_length(self._images[0])
         else:
             self._images = list(images)
 
@@ -103,7 +111,7 @@ def make_context(
     return Context(
         classes=len(data.classes),
         labeled=ImagePool([data.labeled.images], device, resident),
-        labels=data.labeled.labels.to(device),
+        labels=any_length(data.labeled.labels.to(device)),
         unlabeled=ImagePool(unlabeled, device, resident),
         unlabeled_names=tuple(domain.name for domain in data.unlabeled),
         spec=spec,

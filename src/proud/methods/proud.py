@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from proud.lazy import ops, torch
-from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.base import VIEW_UNIFORMS, Method, MethodConfig, Stage
 from proud.methods.group import ALONE, Group
 from proud.methods.showing import saved_prototypes, shown_moment
 from proud.methods.statistics import batch_statistics
@@ -63,12 +63,15 @@ class ProUD(Method):
 
     def __init__(self, config: ProUDConfig, context: Context) -> None:
         super().__init__(config, context)
+        from proud.methods.context import any_length
+
         self.index = ops.class_index(context.labels, context.classes)
+        any_length(self.index.order)
         rows, device = len(context.unlabeled), context.device
         self._domains: dict[str, PseudoLabels] = {}
         # the pseudo-labeled data sets D̃_t under the rows of their union, and the merged prototypes C̄
-        self.labels = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.uncertainty = torch.zeros(rows, device=device)
+        self.labels = any_length(torch.zeros(rows, dtype=torch.int64, device=device))
+        self.uncertainty = any_length(torch.zeros(rows, device=device))
         self.merged = torch.zeros(context.classes, self.net.num_features, device=device)
 
     def stages(self) -> list[Stage]:
@@ -93,18 +96,19 @@ class ProUD(Method):
         for t, name in enumerate(context.unlabeled_names):
             start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
             mine = [rows[self.sharing.span(len(rows))] for rows in self.chunks(size)]
-            found = ops.dapp_streamed(
-                self.feature_chunks(f"dapp-{t}", context.unlabeled, start, size, random),
-                self.config.tau_uncertainty,
-                reduce=self.sharing.sum,
-                known=None if context.known is None else context.known[start + torch.cat(mine)],
-            )
-            found = self.whole(found, mine, size)
+            chunks = self.feature_chunks(f"dapp-{t}", context.unlabeled, start, size, random)
+            known = None if context.known is None else context.known[start + torch.cat(mine)]
+            found = ops.dapp_streamed(chunks, self.config.tau_uncertainty, reduce=self.sharing.sum, known=known)
+            found = self.whole(self.revised(found, chunks, known), mine, size)
             self._domains[name] = found
             self.labels[start : start + size] = found.labels
             self.uncertainty[start : start + size] = found.uncertainty
             domains.append((found.prototypes, found.present))
         self.merged.copy_(ops.merge_prototypes(domains))
+
+    def revised(self, found: PseudoLabels, chunks: Callable[[], Iterable[Chunk]], known: Tensor | None) -> PseudoLabels:
+        """A last word on a domain's pseudo-labels."""
+        return found
 
     def whole(self, found: PseudoLabels, rows: list[Tensor], size: int) -> PseudoLabels:
         """All images' pseudo-labels, of which each process has found those of its own rows."""
@@ -132,8 +136,9 @@ class ProUD(Method):
 
         def compute() -> Iterable[Chunk]:
             random.rewind(purpose)
+            spare = start + torch.arange(self.context.chunk_size, device=self.context.device) % size
             for rows in self.chunks(size):
-                yield self.views_of(pool, start + rows, purpose, random)
+                yield self.views_of(pool, start + rows, spare, purpose, random)
 
         row_bytes = 4 * (self.net.num_features + self.context.classes)
         if size * self.config.views * row_bytes > KEEP_FEATURES_BYTES:
@@ -147,19 +152,23 @@ class ProUD(Method):
         """Who passes over the domains together. A domain's own batch statistics need whole chunks on every process."""
         return self.context.group if self.config.dapp_bn == "running" else ALONE
 
-    def views_of(self, pool: ImagePool, rows: Tensor, purpose: str, random: Randomness) -> Chunk:
-        """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views of this process's n of the rows."""
+    def views_of(self, pool: ImagePool, rows: Tensor, spare: Tensor, purpose: str, random: Randomness) -> Chunk:
+        """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views of this process's n of the rows.
+
+        Spare images of the domain fill a chunk up where its shape or its statistics matter, and are dropped again.
+        """
         views, chunk, mine = self.config.views, self.context.chunk_size, self.sharing.span(len(rows))
-        uniform = random.uniform(purpose, views, chunk, 9)[:, mine.start :]
+        uniform = random.uniform(purpose, views, chunk, VIEW_UNIFORMS)[:, mine.start :]
         images = pool.take(rows[mine])
         count = len(images)
         if not count:
             widths = (self.net.num_features, self.context.classes)
             return uniform.new_zeros(views, 0, widths[0]), uniform.new_zeros(views, 0, widths[1])
-        compiled = self.context.device.type == "cuda" and self.sharing.size == 1 and self.config.dapp_bn == "running"
-        if compiled and count < chunk:  # one shape for all chunks; the filling is dropped again
-            images = torch.cat([images, images.new_zeros(chunk - count, *images.shape[1:])])
-        with batch_statistics(self.labeler(), own=self.config.dapp_bn == "domain"):
+        own = self.config.dapp_bn == "domain"
+        compiled = self.context.device.type == "cuda" and self.sharing.size == 1
+        if own or compiled:
+            images = torch.cat([images, pool.take(spare[: chunk - count])])
+        with batch_statistics(self.labeler(), own):
             features, probs = self.encode(images, uniform[:, : len(images)])
         return features[:, :count], probs[:, :count]
 
@@ -185,7 +194,7 @@ class ProUD(Method):
         batch = self.config.batch_size
         return {
             "match": Draw((batch,), sample_dim=0),
-            "augment": Draw((2, batch, 9), sample_dim=1),
+            "augment": Draw((2, batch, self.view_uniforms), sample_dim=1),
             "pairing": Draw((1,)),
             "pml_view": Draw((1,)),
             "ratio": Draw((2, batch), sample_dim=1),
@@ -227,7 +236,7 @@ class ProUD(Method):
         context = self.context
         partners = ops.sample_match(labels, self.index, draws["match"])
         images = torch.cat([context.labeled.take(partners), context.unlabeled.take(rows)])
-        originals = self.view(images, draws["augment"].flatten(0, 1))
+        originals = self.training_view(images, draws["augment"].flatten(0, 1))
         return originals, self.noise_copy(originals, draws)
 
     def domain_mix(self, rows: Tensor, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from proud.lazy import ops, torch
+from proud.methods.base import VIEW_UNIFORMS
 from proud.methods.ema import EMAMethod
 from proud.methods.proud import ProUD, ProUDConfig
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from proud.methods.context import Context, ImagePool
     from proud.methods.proud import Chunk
     from proud.models import Net
+    from proud.ops import PseudoLabels
     from proud.randomness import Randomness
 
 
@@ -33,6 +35,14 @@ class ProUDPlusConfig(ProUDConfig):
     """weight of a cross-entropy on the labeled images themselves, which pass through the network anyway"""
     weighted_pml: bool = True
     """an unlabeled image counts in the merging loss as much as its pseudo-label is certain"""
+    pml_tau: float = 1.0
+    """temperature of the merging loss; the paper's is 1, at which it never lets go"""
+    classifier: float = 0.0
+    """share of the classifier's own opinion in the pseudo-labels"""
+    balance: float = 0.0
+    """how much classes that come up more often than in the labeled domain are held back (0 to 1)"""
+    warp: float = 0.0
+    """strength of turning, zooming, shearing and shifting images that are learned from (0 to 1)"""
 
 
 class ProUDPlus(ProUD, EMAMethod):
@@ -41,13 +51,44 @@ class ProUDPlus(ProUD, EMAMethod):
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, replace(context, spec=replace(context.spec, neck=config.neck)))
+        from proud.methods.context import any_length
+
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
         self.centers = torch.zeros(domains, self.net.num_features, device=context.device)
         self.scales = torch.ones_like(self.centers)
-        self.domain_of = torch.zeros(rows, dtype=torch.int64, device=context.device)
+        self.domain_of = any_length(torch.zeros(rows, dtype=torch.int64, device=context.device))
 
     def labeler(self) -> Net:
         return self.average
+
+    @property
+    def view_uniforms(self) -> int:  # type: ignore[override]
+        return VIEW_UNIFORMS + (ops.RANDOM_WARP_UNIFORMS if self.config.warp else 0)
+
+    def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
+        x = self.view(images, uniform[:, :VIEW_UNIFORMS])
+        return ops.random_warp(x, uniform[:, VIEW_UNIFORMS:], self.config.warp) if self.config.warp else x
+
+    def revised(self, found: PseudoLabels, chunks: Callable[[], Iterable[Chunk]], known: Tensor | None) -> PseudoLabels:
+        """Prototypes and classifier decide together."""
+        config = self.config
+        if not config.classifier and not config.balance:
+            return found
+        pairs = [(ops.cosine_distance(features, found.prototypes), probs) for features, probs in chunks()]
+        distances, probs = (torch.cat(parts, 1) for parts in zip(*pairs, strict=True))
+        labels, uncertainty, agreement = ops.consensus(
+            distances,
+            probs,
+            config.tau_uncertainty,
+            found.present,
+            classifier=config.classifier,
+            balance=config.balance,
+            prior=self.index.count / self.index.count.sum(),
+            reduce=self.sharing.sum,
+        )
+        if known is not None:
+            labels, uncertainty = torch.where(known >= 0, known, labels), uncertainty.masked_fill(known >= 0, 0)
+        return replace(found, labels=labels, uncertainty=uncertainty, agreement=agreement)
 
     # ---- features normalised per domain: what all images of a domain share says nothing about classes
 
@@ -101,7 +142,7 @@ class ProUDPlus(ProUD, EMAMethod):
             torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats // 2) if config.weighted_pml else None
         )
         pml = ops.prototype_merging_loss(
-            self.normalized(features, rows), labels.repeat(repeats), self.merged, weights=weights
+            self.normalized(features, rows), labels.repeat(repeats), self.merged, weights=weights, tau=config.pml_tau
         )
         pml = self.context.group.share_of_mean(pml, weights)
         labeled = torch.cat(features.split(batch)[::2])

@@ -13,6 +13,7 @@ from proud.ops.augment import (
     normalize,
     to_unit,
 )
+from proud.ops.consensus import consensus
 from proud.ops.losses import mixup_cross_entropy, prototype_merging_loss, soft_cross_entropy
 from proud.ops.mixing import (
     ClassIndex,
@@ -36,9 +37,16 @@ from proud.ops.prototypes import (
     soft_prototypes,
     uncertainty,
 )
-from proud.ops.randaugment import RAND_AUGMENT_OPS, RAND_AUGMENT_UNIFORMS, rand_augment
+from proud.ops.randaugment import (
+    RAND_AUGMENT_OPS,
+    RAND_AUGMENT_UNIFORMS,
+    RANDOM_WARP_UNIFORMS,
+    rand_augment,
+    random_warp,
+)
 
 __all__ = [
+    "RANDOM_WARP_UNIFORMS",
     "RAND_AUGMENT_OPS",
     "RAND_AUGMENT_UNIFORMS",
     "AugmentDraw",
@@ -52,6 +60,7 @@ __all__ = [
     "certainty_ratio",
     "class_index",
     "color_jitter",
+    "consensus",
     "cosine_distance",
     "crop",
     "dapp",
@@ -71,6 +80,7 @@ __all__ = [
     "normalize",
     "prototype_merging_loss",
     "rand_augment",
+    "random_warp",
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",

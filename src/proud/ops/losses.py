@@ -10,10 +10,12 @@ from proud.ops.prototypes import cosine_distance
 
 
 def prototype_merging_loss(
-    features: Tensor, labels: Tensor, prototypes: Tensor, *, weights: Tensor | None = None
+    features: Tensor, labels: Tensor, prototypes: Tensor, *, weights: Tensor | None = None, tau: float = 1.0
 ) -> Tensor:
-    """Eq. 4 as a mean: cross-entropy of softmax(-dist(feature, C-bar)). [N,d], [N], [K,d], weights [N] -> scalar."""
-    logits = -cosine_distance(features, prototypes)
+    """Eq. 4 as a mean: cross-entropy of softmax(-dist(feature, C-bar) / tau). [N,d], [N], [K,d], weights [N] -> scalar.
+
+    The paper's tau is 1."""
+    logits = -cosine_distance(features, prototypes) / tau
     if weights is None:
         return F.cross_entropy(logits, labels)
     losses = F.cross_entropy(logits, labels, reduction="none")

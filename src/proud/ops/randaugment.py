@@ -15,6 +15,7 @@ from torch import Tensor
 from proud.ops._shared import per_channel, per_sample, wide_matmul
 
 RAND_AUGMENT_UNIFORMS = 6  # two operations (which, how much) and the place of the cutout
+RANDOM_WARP_UNIFORMS = 6
 RAND_AUGMENT_OPS = (
     "identity",
     "rotate",
@@ -68,10 +69,25 @@ def affine_matrix(operation: Tensor, magnitude: Tensor) -> Tensor:
     return torch.stack([top, middle, torch.stack([zero, zero, zero + 1], 1)], 1)
 
 
-def warp(x: Tensor, matrix: Tensor) -> Tensor:
-    """Each image resampled bilinearly, black outside. [N,C,S,S], [N,3,3] -> [N,C,S,S]."""
+def random_warp(x: Tensor, uniform: Tensor, strength: float) -> Tensor:
+    """Each image turned, zoomed, sheared and shifted; beyond its edge it goes on as at the edge. [N,C,S,S], [N,6].
+
+    With strength 1: turned by up to 30 degrees, zoomed by up to 1.5 either way, sheared by up to 0.3, shifted by up to
+    an eighth of its side.
+    """
+    turn, zoom, shear_x, shear_y, shift_x, shift_y = (strength * (2 * uniform - 1)).unbind(-1)
+    scale, angle = 1.5**zoom, turn * pi / 6
+    cos, sin = scale * angle.cos(), scale * angle.sin()
+    shear_x, shear_y = 0.3 * shear_x, 0.3 * shear_y
+    top = torch.stack([cos - sin * shear_y, cos * shear_x - sin, shift_x / 4], 1)
+    middle = torch.stack([sin + cos * shear_y, sin * shear_x + cos, shift_y / 4], 1)
+    return warp(x, torch.stack([top, middle], 1), "border")
+
+
+def warp(x: Tensor, matrix: Tensor, padding: str = "zeros") -> Tensor:
+    """Each image resampled bilinearly, black outside unless said otherwise. [N,C,S,S], [N,3,3] -> [N,C,S,S]."""
     grid = F.affine_grid(matrix[:, :2].to(x.dtype), list(x.shape), align_corners=False)
-    return F.grid_sample(x, grid, padding_mode="zeros", align_corners=False)
+    return F.grid_sample(x, grid, padding_mode=padding, align_corners=False)
 
 
 def photometric(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
