@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proud.data.cache import NEVER, MappedDomain, cache_folder, map_domain
+from proud.data.cache import NEVER, MappedDomain, ask, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.roles import Roles, assign_roles, where
+from proud.data.states import Asked
 from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
 from proud.errors import UserError
 
@@ -84,14 +85,16 @@ def build_task(
     domains = (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else []))
     images = sum(len(domain.entries) for domain in domains if domain.pixels is None)
     pixel_bytes = images * 3 * stored_side(size) ** 2
-    reader = _Reader(catalog, stored_side(size), progress, cache, cache_folder(disk, pixel_bytes))
-    labeled = reader.ordered(roles.labeled)
-    train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
-    training_domain = reader.labeled(roles.labeled, train, roles.classes)
-    validation = reader.labeled(roles.labeled, held, roles.classes) if held else None
-    hidden = [reader.unlabeled(domain, roles.classes) for domain in roles.unlabeled]
-    test_rows = reader.ordered(roles.test) if roles.test else []
-    test = reader.labeled(roles.test, test_rows, roles.classes) if roles.test else None
+    disk_folder = cache_folder(disk, pixel_bytes)
+    with ask(catalog, domains if disk_folder else ()) as asked:
+        reader = _Reader(catalog, stored_side(size), progress, cache, disk_folder, asked)
+        labeled = reader.ordered(roles.labeled)
+        train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
+        training_domain = reader.labeled(roles.labeled, train, roles.classes)
+        validation = reader.labeled(roles.labeled, held, roles.classes) if held else None
+        hidden = [reader.unlabeled(domain, roles.classes) for domain in roles.unlabeled]
+        test_rows = reader.ordered(roles.test) if roles.test else []
+        test = reader.labeled(roles.test, test_rows, roles.classes) if roles.test else None
     if reader.bad and not skip_bad:
         raise bad_files_error(reader.bad)
     _check_survivors(training_domain, hidden, test)
@@ -162,6 +165,7 @@ class _Reader:
     progress: bool
     cache: Cache | None = None
     disk: Path | None = None
+    asked: Asked | None = None
     bad: list[BadFile] = field(default_factory=list)
     mapped: dict[str, tuple[list[Row], MappedDomain]] = field(default_factory=dict)
 
@@ -177,7 +181,7 @@ class _Reader:
     def _map(self, domain: DomainFiles) -> tuple[list[Row], MappedDomain]:
         assert self.disk is not None
         if domain.name not in self.mapped:
-            found = map_domain(self.catalog, domain, self.side, self.disk, self.progress)
+            found = map_domain(self.catalog, domain, self.side, self.disk, self.progress, self.asked)
             rows = list(map(Row, found.contents, map(domain.entries.__getitem__, found.order)))
             self.mapped[domain.name] = rows, found
         return self.mapped[domain.name]

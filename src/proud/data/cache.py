@@ -15,7 +15,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proud.data.cache_build import ROWS_PER_PIECE, Build, Files, read_description
+from proud.data.cache_build import ROWS_PER_PIECE, Build, Files, locations, read_description, root_of
 from proud.data.catalog import Catalog, DomainFiles
+from proud.data.states import Asked
 from proud.errors import UserError
 
 AUTOMATIC_BYTES = 3 << 30  # of pixels; below, memory holds them
@@ -66,9 +67,22 @@ def cache_folder(wanted: str, pixel_bytes: int) -> Path | None:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proud" / "images"
 
 
-def map_domain(catalog: Catalog, domain: DomainFiles, side: int, folder: Path, progress: bool = False) -> MappedDomain:
+def ask(catalog: Catalog, domains: Iterable[DomainFiles]) -> Asked:
+    """Begin to ask for the states of all files that will be mapped."""
+    groups = {domain.name: locations(domain) for domain in domains if domain.pixels is None}
+    return Asked(root_of(catalog), groups)
+
+
+def map_domain(
+    catalog: Catalog,
+    domain: DomainFiles,
+    side: int,
+    folder: Path,
+    progress: bool = False,
+    asked: Asked | None = None,
+) -> MappedDomain:
     """Open the domain's cache, after building or repairing it if need be. One process builds, others wait for it."""
-    files = Files(catalog, domain)
+    files = Files(catalog, domain, asked)
     home = folder / files.key(side)
     with _writing(home):
         home.mkdir(parents=True, exist_ok=True)

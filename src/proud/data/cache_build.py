@@ -14,26 +14,29 @@ import numpy as np
 import PIL
 
 from proud.data.catalog import Catalog, DomainFiles
+from proud.data.states import Asked, state, states
 from proud.data.store import BadImage, content_hash, decode, in_threads, with_bar
 
-VERSION = 1
+VERSION = 2
 ROWS_PER_PIECE = 4096
 NAMES = ("hashes", "order", "images")
+
+
+def root_of(catalog: Catalog) -> str:
+    return str(catalog.root or Path())
+
+
+def locations(domain: DomainFiles) -> list[str]:
+    return [entry[0] for entry in domain.entries]
 
 
 class Files:
     """The domain's files as they are now."""
 
-    def __init__(self, catalog: Catalog, domain: DomainFiles) -> None:
+    def __init__(self, catalog: Catalog, domain: DomainFiles, asked: Asked | None = None) -> None:
         self.name, self.entries = domain.name, domain.entries
-        self.root = str(catalog.root or Path())
-        prefix = self.root + "/"
-        paths = [prefix + entry[0] for entry in self.entries]
-        try:
-            states = [(found.st_size, found.st_mtime_ns) for found in map(os.stat, paths)]
-        except OSError:  # some file is gone: reading it will tell
-            states = [_state(path) or (-1, -1) for path in paths]
-        self.states = np.array(states, dtype="<i8")
+        self.root = root_of(catalog)
+        self.states = asked.states(self.name) if asked else states(self.root, locations(domain))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -44,9 +47,10 @@ class Files:
     def key(self, side: int) -> str:
         """Of everything that decides what is in the cache; another Pillow may decode a little differently."""
         digest = hashlib.sha256(json.dumps([VERSION, side, PIL.__version__, self.name]).encode())
-        for texts in zip(*self.entries, strict=True):  # locations, labels, splits
-            digest.update("\0".join(map(str, texts)).encode(errors="surrogateescape"))
-        digest.update(self.states.tobytes())
+        for which in range(3):  # locations, labels, splits
+            texts = [entry[which] or "" for entry in self.entries]
+            digest.update(("\0".join(texts) + "\0\0").encode(errors="surrogateescape"))
+        digest.update(self.states.astype("<i8").tobytes())
         return digest.hexdigest()[:32]
 
 
@@ -65,7 +69,7 @@ class Build:
         if done is None or done.get("version") != VERSION or done.get("count") != self.count:
             return None
         try:
-            changed = [name for name in NAMES if tuple(done["files"][name]) != _state(self._path(name))]
+            changed = [name for name in NAMES if tuple(done["files"][name]) != state(self._path(name))]
             damaged = [name for name in changed if not self._check(name, done["sums"][name])]
             return done if not damaged and isinstance(done["bad"], dict) else None
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -90,7 +94,7 @@ class Build:
             "count": self.count,
             "made_from": self.identity,
             "sums": {"hashes": hashes["sums"], "order": {"0": self._sum("order", 0)}, "images": images["sums"]},
-            "files": {name: _state(self._path(name)) for name in NAMES},
+            "files": {name: state(self._path(name)) for name in NAMES},
             "bad": images["bad"],
         }
         part = self.home / "done.json.part"
@@ -223,14 +227,6 @@ def _write_at(handle: int, content: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(handle, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _state(path: Path | str) -> tuple[int, int] | None:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
 
 
 def read_description(path: Path) -> dict[str, Any] | None:
