@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan, fingerprint
 from proud.bench.results import Results, Row
+from proud.bench.sharing import Sharer, family, half_done_first, remove_unneeded
 from proud.bench.worker import Outcome, Tasks, View, run_job
 from proud.config import Options
 from proud.data.benchmarks import catalog_for
@@ -106,10 +107,16 @@ class _Engine:
         """All jobs, or as many as end before there is a reason to stop."""
         while not (why := stop()) and self.fatal is None:
             done = self.results.done()
-            known = {job.key for job in self.running.values()} | done | self.failures.keys()
-            for job in self.plan.jobs:
-                if job.key not in known:
-                    self.running[self.task.remote(self.plan, job, self.place, self.options)] = job
+            remove_unneeded(self.plan, done, Path(self.place.folder))
+            underway = {job.key for job in self.running.values()}
+            left = [job for job in self.plan.jobs if job.key not in done and job.key not in self.failures]
+            left = half_done_first(left, Path(self.place.folder))
+            for place, job in enumerate(left):
+                if job.key not in underway:
+                    relatives = [
+                        [other for other in some if family(other) == family(job)] for some in (left[:place], left)
+                    ]
+                    self.running[self.task.remote(self.plan, job, *relatives, self.place, self.options)] = job
             if not self.running:
                 return ""
             self.view.waiting({job.key: "Ray" for job in self.running.values()})
@@ -135,7 +142,7 @@ class _Engine:
                 return
             self.failures[job.key] = answer["error"]
             self.view.failed(job, UserError(answer["error"]))
-        else:  # another bench holds it: it is asked for again, unless its line is in the results by then
+        else:  # held by another bench, or by work it shares: it is asked for again, unless its line is there by then
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
@@ -162,8 +169,13 @@ class _Engine:
 # ---- on the cluster
 
 
-def run_remotely(plan: Plan, job: Job, place: Place, options: Options) -> dict[str, Any]:
-    """One of: the finished `row`; the `error` for the user; `held` by another bench; `stopped`."""
+def run_remotely(
+    plan: Plan, job: Job, earlier: list[Job], left: list[Job], place: Place, options: Options
+) -> dict[str, Any]:
+    """One of: the finished `row`; the `error` for the user; `held` by another bench or job; `stopped`.
+
+    `earlier` and `left`: the jobs of its family that come before it, and all that are not done.
+    """
     if Path(place.here).is_dir():
         os.chdir(place.here)  # relative paths mean what they mean to the driver
     folder = Path(place.folder)
@@ -172,8 +184,10 @@ def run_remotely(plan: Plan, job: Job, place: Place, options: Options) -> dict[s
         with claim(lock) as ours:
             if not ours:
                 return {"held": owner(lock)}
-            tasks = tasks_of(place.data, place.root, plan.data)
-            return {"row": run_job(plan, job, folder, tasks, options, unwatched)}
+            sharer = Sharer(plan, folder, tasks_of(place.data, place.root, plan.data), options)
+            if sharer.must_wait(job, earlier):
+                return {"held": "another run"}
+            return {"row": run_job(sharer, job, left, options, unwatched)}
     except UserError as error:
         return {"error": str(error)}
     except Stopped:

@@ -119,6 +119,10 @@ def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], 
     found |= {"seconds": round(seconds, 2), "images": images, "skipped": len(about["task"]["skipped"])}
     found |= {name: about.get(name) for name in ("commit", "versions", "device", "threads")}
     found |= {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command(plan, job)}
+    if records and (shared := records[-1].get("shared_with")):
+        found["shared"] = {"part": "training", **shared}
+    elif records and (shared := records[0].get("shared_with")):
+        found["shared"] = {"part": "pretraining", **shared}
     return found | {"config": portable(plan, job)}
 
 

@@ -3,6 +3,7 @@
 OUT/results.jsonl    one line per finished run: what is in it is not run again
 OUT/runs/<job>/      the runs' own folders; a half-done one is resumed
 OUT/locks/<job>.lock held by the worker that runs the job
+OUT/shared/          work that several jobs have in common, see proud.bench.sharing
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import gc
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Protocol
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import Results, Row, check_same_settings, make_row, portable
+from proud.bench.sharing import Facts, Sharer, facts_of, half_done_first, remove_unneeded
 from proud.config import Options, RunConfig, flat
 from proud.data.assemble import Cache, assemble
 from proud.data.catalog import Catalog
@@ -40,6 +42,14 @@ class Tasks:
     catalog: Catalog
     progress: bool = False
     cache: Cache = field(default_factory=dict)
+    known: dict[RunConfig, Facts] = field(default_factory=dict)
+
+    def facts(self, run: RunConfig) -> Facts:
+        """The same for all methods."""
+        key = replace(run, method="")
+        if key not in self.known:
+            self.known[key] = facts_of(self(run))
+        return self.known[key]
 
     def __call__(self, run: RunConfig) -> Task:
         return assemble(
@@ -105,14 +115,17 @@ def work(
     """Run jobs in the plan's order, passing over those that other workers hold; wait for these, and take over a dead
     worker's."""
     results = Results(folder / "results.jsonl")
+    sharer = Sharer(plan, folder, tasks, options)
     failures: dict[Key, str] = {}
     while True:
         done = results.done()
+        remove_unneeded(plan, done, folder)
         left = [job for job in plan.jobs if job.key not in done and job.key not in failures]
+        left = half_done_first(left, folder)
         if not left:
             return Outcome("", failures)
         held: dict[Key, str] = {}
-        for job in left:
+        for place, job in enumerate(left):
             if deadline():
                 return Outcome("time", failures)
             lock = folder / "locks" / f"{job.name}.lock"
@@ -122,9 +135,12 @@ def work(
                     continue
                 if job.key in results.done():  # finished by another worker since we looked
                     break
-                view.started(job)
                 try:
-                    row = run_job(plan, job, folder, tasks, options, partial(watch, job, view, deadline))
+                    if sharer.must_wait(job, left[:place]):
+                        held[job.key] = "another worker"
+                        continue
+                    view.started(job)
+                    row = run_job(sharer, job, left, options, partial(watch, job, view, deadline))
                 except Stopped:
                     return Outcome("time" if deadline() else "signal", failures)
                 except UserError as error:
@@ -148,19 +164,21 @@ def watch(job: Job, view: View, deadline: Callable[[], bool], now: Progress) -> 
         raise Stopped
 
 
-def run_job(
-    plan: Plan, job: Job, folder: Path, tasks: Tasks, options: Options, watch: Callable[[Progress], None]
-) -> Row:
-    """One run from where it stands to its result. The caller holds the job's claim."""
-    path = folder / "runs" / job.name
+def run_job(sharer: Sharer, job: Job, left: Sequence[Job], options: Options, watch: Callable[[Progress], None]) -> Row:
+    """One run from where it stands to its result. The caller holds the job's claim; `left` are all that wait."""
+    path = sharer.folder / "runs" / job.name
     if path.is_dir() and not (path / "run.json").is_file():  # its worker died before it began
         shutil.rmtree(path)
     run = moved(job.run, path)
     finished = read_result(path) is not None
     here = replace(options, out=str(path), resume=True, overwrite=False, quiet=True)
     try:
-        result = train(run, job.settings, here, task=None if finished else tasks(run), watch=watch)
+        if finished:
+            result = train(run, job.settings, here, watch=watch)
+        else:
+            sharing = sharer.sharing(job, left)
+            result = train(run, job.settings, here, task=sharer.tasks(run), watch=watch, sharing=sharing)
     finally:
         gc.collect()  # networks and graphs of this run must not lie beside those of the next
     records, timings = (Records(path / f"{name}.jsonl").read() for name in ("records", "timings"))
-    return make_row(plan, job, read_run(path), result, records, timings)
+    return make_row(sharer.plan, job, read_run(path), result, records, timings)

@@ -71,7 +71,7 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str
     descriptions = sorted(folder.glob("checkpoint-*.json"), reverse=True)
     for number, path in enumerate(descriptions):
         try:
-            found = _read(path)
+            found = read_checkpoint(path)
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             warnings.warn(f"{path.name} is damaged ({error}); trying the one before", stacklevel=2)
             continue
@@ -84,7 +84,8 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str
     return None
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]]:
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]]:
+    """OSError, ValueError, KeyError, TypeError or OverflowError where it is damaged."""
     meta = read_json(path)
     if meta["format"] != FORMAT:
         raise ValueError(f"its format is {meta['format']!r}, not {FORMAT!r}")

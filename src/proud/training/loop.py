@@ -22,6 +22,7 @@ from proud.training.checkpoint import Position, check_position, load_checkpoint,
 from proud.training.folder import refuse_difference, tidy
 from proud.training.machine import Stopped
 from proud.training.records import NoRecords, Records, write_pseudo_labels
+from proud.training.shared import Sharing
 from proud.training.snapshot import moment_of, save_snapshot
 from proud.trust.diagnosis import site_signals
 
@@ -69,6 +70,7 @@ class Loop:
         run_epoch: Callable[..., dict[str, Tensor]] = plain_epoch,
         watch: Callable[[Progress], None] = lambda progress: None,
         should_stop: Callable[[], bool] = lambda: False,
+        sharing: Sharing | None = None,
     ) -> None:
         context = method.context
         self.method, self.task, self.folder, self.config = method, task, folder, config
@@ -81,6 +83,8 @@ class Loop:
         self.records, self.timings = keep(folder / "records.jsonl"), keep(folder / "timings.jsonl")
         self.position = Position()
         self.stages = method.stages()
+        self.sharing = sharing
+        self.shown_again: dict[str, str] = {}  # whose training this is, where another run's is shown again
         self._saved_at = -math.inf
         self._before: dict[str, Tensor] = {}  # each domain's pseudo-labels of the epoch before
         self._class_share = torch.bincount(context.labels, minlength=context.classes) / len(context.labels)
@@ -89,6 +93,8 @@ class Loop:
         """Go back to the newest intact checkpoint, or to the very start when there is none."""
         self.position = Position(**self.group.from_first(self._restore))
         self.group.share_state(self.method)
+        if self.sharing is not None and self.position == Position():
+            self.sharing.begin(self)
 
     def _restore(self) -> dict[str, int]:
         tidy(self.folder)
@@ -151,13 +157,16 @@ class Loop:
         final = self.position.records >= sum(stage.epochs for stage in self.stages) - LAST_EPOCHS
         if self.writes and (final or (self.position.records + 1) % self.eval_every == 0):
             record |= self.evaluator.scores(method.network())
+        record |= {"shared_with": self.shown_again} if self.shown_again else {}
         self.records.append(record)
         timing = {"begin": labeled - started, "steps": stepped - trained, "evaluation": time.perf_counter() - stepped}
         self.timings.append({"stage": stage.name, "epoch": epoch + 1, **timing})
         self.position = Position(self.position.stage, epoch + 1, self.position.records + 1)
+        if self.sharing is not None:
+            self.sharing.after_epoch(self)  # before the checkpoint: a run that stands later has kept what it shares
         ended = last_stage and epoch + 1 == stage.epochs
         recent = 0 <= time.monotonic() - self._saved_at < CHECKPOINT_SECONDS  # a clock may jump back
-        if self.writes and (ended or not recent):
+        if self.writes and not self.shown_again and (ended or not recent):
             before = {f"{BEFORE}{name}": labels for name, labels in self._before.items()}
             save_checkpoint(self.folder / "checkpoints", method.state_dict() | before, self.position, self.config)
             self._saved_at = time.monotonic()

@@ -37,10 +37,14 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_threads(wanted: int, processes: int = 1) -> int:
-    """Half the cores: threads that share a core with other work wait for each other at every step."""
-    threads = wanted or max(1, cores() // 2 // processes)
+    threads = wanted or usual_threads(processes)
     torch.set_num_threads(threads)
     return threads
+
+
+def usual_threads(processes: int = 1) -> int:
+    """Half the cores: threads that share a core with other work wait for each other at every step."""
+    return max(1, cores() // 2 // processes)
 
 
 def cores() -> int:

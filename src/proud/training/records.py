@@ -22,12 +22,12 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, record: dict[str, Any]) -> None:
-        line = json_bytes(record) + b"\n"
+    def append(self, *records: dict[str, Any]) -> None:
+        lines = b"".join(json_bytes(record) + b"\n" for record in records)
         with telling_why(self.path):
             new = not self.path.exists()
             with self.path.open("ab") as file:
-                file.write(line)
+                file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
             if new:
@@ -70,7 +70,7 @@ class Records:
 class NoRecords(Records):
     """Where several processes train one network, one of them keeps the records."""
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, *records: dict[str, Any]) -> None:
         pass
 
     def read(self) -> list[dict[str, Any]]:

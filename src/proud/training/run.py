@@ -40,6 +40,7 @@ from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoc
 from proud.training.machine import choose_device, choose_threads, environment, making_many_objects, stop_signals
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import last_prototypes, save_trust
+from proud.training.shared import Sharing
 
 MODEL_FORMAT = "proud-model-1"
 
@@ -75,10 +76,12 @@ def train(
     task: Task | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
     group: Group = ALONE,
+    sharing: Sharing | None = None,
 ) -> dict[str, Any]:
     """Train and save; returns the run's result, which is also in OUT/result.json.
 
-    With a `group` of processes all of them call this; the first one writes, and it alone gets the result.
+    With a `group` of processes all of them call this; the first one writes, and it alone gets the result. `sharing`
+    (for one process) is what other runs of a bench have done already.
     """
     with group.together():
         check(run, method_config, options)
@@ -92,7 +95,7 @@ def train(
             stack.enter_context(held(folder))
 
         group.from_first(take)
-        return _train(run, method_config, options, folder, config, task, watch, group)
+        return _train(run, method_config, options, folder, config, task, watch, group, sharing)
 
 
 def _train(
@@ -104,6 +107,7 @@ def _train(
     task: Task | None,
     watch: Callable[[Progress], None],
     group: Group,
+    sharing: Sharing | None,
 ) -> dict[str, Any]:
     before, finished = group.from_first(lambda: stored_run(folder, config, options))
     if finished is not None:
@@ -126,6 +130,7 @@ def _train(
             run_epoch=choose_epoch(method, options, device),
             watch=watch,
             should_stop=should_stop,
+            sharing=sharing,
         )
         loop.restore()
         try:

@@ -1,0 +1,246 @@
+"""No work twice: runs that share a training, or a pretraining, end as they would have ended alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_queue import Diary, after, rows_of, run
+
+from proud.bench.sharing import Sharer, family
+from proud.bench.worker import Tasks
+from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.config import Options
+from toy import write_folders
+
+Make = Callable[..., BenchArguments]
+THREE = "one:four,one:three,one:two"
+TWO = "one:three,one:two"
+BOTH: dict[str, Any] = {"methods": "erm,proud", "epochs": 5, "pretrain_epochs": 3}
+
+
+@pytest.fixture(autouse=True)
+def same_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setenv("PROUD_COMMIT", "tested")
+
+
+@pytest.fixture(scope="session")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Domains of different sizes: an epoch's steps depend on which of them are unlabeled."""
+    root = write_folders(tmp_path_factory.mktemp("data") / "uneven", {"one": 0, "two": 1}, per_class=2)
+    write_folders(root, {"three": 2}, per_class=3)
+    return write_folders(root, {"four": 3}, per_class=5)
+
+
+class Steps(Diary):
+    """Counts the steps of every job and stage."""
+
+    def __init__(self) -> None:
+        super().__init__(self.count)
+        self.steps: dict[tuple[str, str, str], int] = {}
+
+    def count(self, job: Any, now: Any) -> None:
+        if now.record is None:
+            key = (job.run.method, job.run.test, now.stage)
+            self.steps[key] = self.steps.get(key, 0) + 1
+
+
+Apart = Callable[..., list[Path]]
+
+
+@pytest.fixture(scope="session")
+def runs_apart() -> dict[str, Path]:
+    return {}
+
+
+@pytest.fixture
+def apart(arguments: Make, runs_apart: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Apart:
+    """Every combination in a bench of its own, made once for all tests."""
+
+    def make(combos: str, **changes: Any) -> list[Path]:
+        outs = []
+        for combo in combos.split(","):
+            key = repr((combo, sorted(changes.items())))
+            if key not in runs_apart:
+                runs_apart[key] = tmp_path_factory.mktemp("apart")
+                assert bench(arguments(combos=combo, eval_every=1, out=str(runs_apart[key]), **changes)) == 0
+            outs.append(runs_apart[key])
+        return outs
+
+    return make
+
+
+def assert_same_runs(together: Path, separate: list[Path]) -> None:
+    """Lines, weights and outputs; records too, as far as they are a result or were not shared."""
+    there = {path.name: path for out in separate for path in (out / "runs").iterdir()}
+    assert {path.name for path in (together / "runs").iterdir()} == there.keys()
+    for name, path in there.items():
+        for file in ("model.safetensors", "outputs.safetensors"):
+            mine, theirs = load_file(together / "runs" / name / file), load_file(path / file)
+            assert mine.keys() == theirs.keys()
+            assert all(torch.equal(value, theirs[key]) for key, value in mine.items()), f"{name}: {file}"
+        mine, theirs = (lines(folder / "records.jsonl") for folder in (together / "runs" / name, path))
+        assert len(mine) == len(theirs)
+        for number, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            shared = a.pop("shared_with", None)
+            if shared and number < len(mine) - 5:
+                b.pop("test_accuracy", None)
+            assert a == b, f"{name}, line {number}"
+    mine, theirs = (
+        [plain(row) for out in outs for row in lines(out / "results.jsonl")] for outs in ([together], separate)
+    )
+    key = lambda row: (row["method"], row["test"])  # noqa: E731
+    assert sorted(mine, key=key) == sorted(theirs, key=key)
+    assert not (together / "shared").exists()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in ("finished", "seconds", "shared")}
+
+
+@pytest.mark.parametrize(("methods", "epochs"), [("rsc,dgvgs,l2d", 1), ("erm-noisemix,rsc", 6)])
+def test_a_training_on_the_labeled_domain_alone_serves_all_test_domains(
+    arguments: Make, apart: Apart, methods: str, epochs: int
+) -> None:
+    settings: dict[str, Any] = {"methods": methods, "epochs": epochs, "pretrain_epochs": 2}
+    together, view = arguments(combos=THREE, **settings), Steps()
+    assert run(together, view).stopped == ""
+    assert {test for _, test, _ in view.steps} == {"four"}
+    assert_same_runs(out_folder(together), apart(THREE, **settings))
+    for row in rows_of(together):
+        assert row.get("shared") == (
+            None if row["test"] == "four" else {"part": "training", "method": row["method"], "test": "four"}
+        )
+
+
+def test_where_steps_differ_only_the_pretraining_is_shared(arguments: Make, uneven: Path, apart: Apart) -> None:
+    settings: dict[str, Any] = {"methods": "erm,rsc", "epochs": 6, "pretrain_epochs": 2, "name": str(uneven)}
+    together, view = arguments(combos=THREE, **settings), Steps()
+    assert run(together, view).stopped == ""
+    assert {(method, test) for method, test, stage in view.steps if stage == "main"} == {
+        (method, test) for method in ("erm", "rsc") for test in ("two", "three", "four")
+    }
+    # the share that RSC challenges grows with the share of all steps: it has nothing to give
+    assert {(method, test) for method, test, stage in view.steps if stage == "pretrain"} == {
+        ("erm", "four"),
+        ("rsc", "four"),
+        ("rsc", "three"),
+        ("rsc", "two"),
+    }
+    assert_same_runs(out_folder(together), apart(THREE, **settings))
+
+
+def test_the_pretraining_serves_all_test_domains(arguments: Make, uneven: Path, apart: Apart) -> None:
+    methods = "proud-plus,mean-teacher,fixmatch-noisemix,eid"
+    settings: dict[str, Any] = {"methods": methods, "epochs": 5, "pretrain_epochs": 2, "name": str(uneven)}
+    together, view = arguments(combos=TWO, **settings), Steps()
+    assert run(together, view).stopped == ""
+    assert {test for _, test, stage in view.steps if stage == "pretrain"} == {"three"}
+    assert_same_runs(out_folder(together), apart(TWO, **settings))
+    shared = {row["method"]: row.get("shared") for row in rows_of(together) if row["test"] == "two"}
+    assert shared.pop("eid") is None
+    assert all(found == {"part": "pretraining", "method": name, "test": "three"} for name, found in shared.items())
+
+
+def test_epochs_that_count_are_measured_on_the_own_test_domain(arguments: Make) -> None:
+    """With fewer than five main epochs some of the pretraining's are among the last five."""
+    together = arguments(methods="proud", combos=TWO, epochs=4, pretrain_epochs=3)
+    assert bench(together) == 0
+    assert all("shared" not in row and len(row["test_accuracy_last"]) == 5 for row in rows_of(together))
+
+
+@pytest.mark.parametrize("looks", (7, 30, 61))
+def test_stopped_anywhere_it_ends_the_same(
+    arguments: Make, apart: Apart, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    monkeypatch.setattr("proud.training.loop.CHECKPOINT_SECONDS", 0.0)
+    together, view, stops = arguments(combos=TWO, **BOTH), Steps(), 0
+    while run(together, view, deadline=after(looks)).stopped == "time":
+        stops += 1
+        assert stops < 50
+    assert {test for method, test, stage in view.steps if method == "erm" or stage == "pretrain"} == {"three"}
+    assert len(rows_of(together)) == 4
+    assert_same_runs(out_folder(together), apart(TWO, **BOTH))
+
+
+def test_lines_that_are_there_already_are_not_made_again(arguments: Make, apart: Apart) -> None:
+    settings: dict[str, Any] = {"epochs": 6, "pretrain_epochs": 1}
+    separate = apart(THREE, **settings)
+    together = arguments(combos=THREE, **settings)
+    out_folder(together).mkdir()
+    shutil.copy(separate[0] / "results.jsonl", out_folder(together))
+    view = Steps()
+    assert run(together, view).stopped == ""
+    assert {test for _, test, _ in view.steps} == {"three"}
+    assert [(row["test"], "shared" in row) for row in rows_of(together)] == [
+        ("four", False),
+        ("three", False),
+        ("two", True),
+    ]
+
+
+@pytest.mark.parametrize("file", ["kept.json", "checkpoint-*.safetensors", "checkpoint-*.json"])
+def test_what_is_damaged_is_trained_again(arguments: Make, apart: Apart, file: str) -> None:
+    together = arguments(combos=TWO, **BOTH)
+
+    class Vandal(Diary):
+        def finished(self, job: Any, row: Any) -> None:
+            for path in out_folder(together).glob(f"shared/*/**/{file}"):
+                content = path.read_bytes()
+                path.write_bytes(content[: len(content) // 2])
+
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert run(together, Vandal()).stopped == ""
+    assert not any("shared" in row for row in rows_of(together))
+    assert_same_runs(out_folder(together), apart(TWO, **BOTH))
+
+
+def test_side_by_side_nothing_is_trained_twice(arguments: Make, apart: Apart) -> None:
+    together = arguments(combos=THREE, parallel=3, eval_every=1, **BOTH)
+    assert bench(together) == 0
+    assert sorted(row["method"] for row in rows_of(together) if "shared" not in row) == ["erm", "proud"]
+    assert_same_runs(out_folder(together), apart(THREE, **BOTH))
+
+
+def test_an_equal_budget_is_shared_too(arguments: Make) -> None:
+    together, view = arguments(combos=THREE, methods="erm,proud", epochs=0, equal_budget=5, pretrain_epochs=1), Steps()
+    assert run(together, view).stopped == ""
+    assert {test for method, test, stage in view.steps if method == "erm" or stage == "pretrain"} == {"four"}
+
+
+def test_keys_differ_where_anything_does_that_decides_the_work(arguments: Make, uneven: Path) -> None:
+    def keys(options: Options | None = None, **changes: Any) -> Any:
+        catalog, plan = prepare(arguments(**{"combos": "one:two", "epochs": 5} | changes))
+        sharer = Sharer(plan, Path(), Tasks(catalog), options or Options(device="cpu", threads=1))
+        return sharer.keys(plan.jobs[0])
+
+    usual = keys()
+    assert usual == keys() == keys(combos="one:three") and usual.training and usual.pretraining
+    changes: list[dict[str, Any]] = [
+        {"seeds": "2"}, {"combos": "two:one"}, {"methods": "erm-noisemix"}, {"methods": "dgvgs"}, {"val": 0.3},
+        {"size": 32}, {"set": ("batch_size=4", "lr=0.5")}, {"pretrain_epochs": 2}, {"precision": "bf16"},
+        {"options": Options(device="cpu", threads=2)}, {"name": str(uneven)},
+    ]  # fmt: skip
+    every = [usual, *(keys(**change) for change in changes)]
+    assert len({key.training for key in every}) == len({key.pretraining for key in every}) == len(every)
+    longer = keys(epochs=6)
+    assert longer.pretraining == usual.pretraining and longer.training != usual.training
+
+
+def test_a_family_differs_in_the_test_domain_alone(arguments: Make) -> None:
+    _, plan = prepare(arguments(combos="all", methods="erm,proud", seeds="1,2"))
+    members: dict[str, set[tuple[str, str, int]]] = {}
+    for job in plan.jobs:
+        members.setdefault(family(job), set()).add((job.run.method, job.run.labeled, job.run.seed))
+    assert len(members) == 2 * 4 * 2 and all(len(found) == 1 for found in members.values())
