@@ -64,6 +64,18 @@ def bench_queue(place: Path) -> dict[str, Any]:
     return kill_workers(place, kills=30)
 
 
+def ranks(place: Path) -> dict[str, Any]:
+    from far import kill_ranks
+
+    return kill_ranks(place, kills=6)
+
+
+def ray_workers(place: Path) -> dict[str, Any]:
+    from far import kill_ray_workers
+
+    return kill_ray_workers(place, kills=6)
+
+
 def faults(place: Path) -> list[dict[str, Any]]:
     from damage import DAMAGE
     from faults import FAULTS
@@ -107,6 +119,8 @@ PARTS: dict[str, Callable[[Path], Any]] = {
     "kills": kills,
     "file_events": file_events,
     "bench_queue": bench_queue,
+    "ranks": ranks,
+    "ray_workers": ray_workers,
     "faults": faults,
     "fuzz": fuzz,
 }

@@ -27,6 +27,7 @@ FORBIDDEN = (
     "code.__new__",
 )
 NETWORK = ("socket.connect", "socket.getaddrinfo")
+CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 
 
 class Watch:
@@ -42,6 +43,10 @@ class Watch:
             return
         if event in FORBIDDEN or event in NETWORK:
             self.seen.append(f"{event} {arguments!r}"[:200])
+        elif event in CHANGES:
+            paths = [os.fsdecode(path) for path in arguments[:2] if isinstance(path, str | bytes)]
+            if not all(Path(os.path.realpath(path)).is_relative_to(self.inside) for path in paths):
+                self.seen.append(f"{event} {paths}"[:200])
         elif event == "open" and isinstance(arguments[0], str | bytes) and isinstance(arguments[2], int):
             writes = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             path = Path(os.path.realpath(os.fsdecode(arguments[0])))

@@ -93,16 +93,16 @@ def terminal_gone(site: Site, out: Path) -> str:
 # ---- clocks
 
 
-def _jumping_clocks() -> None:
+def _jumping_clocks(seconds: float) -> None:
     from proud.training import loop
 
     class Clock:
-        """Every look at it is an hour before the last."""
+        """Every look at it is so much later than the last; or earlier, where that is negative."""
 
         now = 1e9
 
         def look(self) -> float:
-            self.now -= 3600
+            self.now += seconds
             return self.now
 
         monotonic = time = perf_counter = look
@@ -112,8 +112,8 @@ def _jumping_clocks() -> None:
     loop.time = Clock()  # type: ignore[assignment]
 
 
-def clocks_jump_back(site: Site, out: Path) -> str:
-    code, said = site.train(out, "--quiet", before=_jumping_clocks)
+def clocks_jump(seconds: float, site: Site, out: Path) -> str:
+    code, said = site.train(out, "--quiet", before=partial(_jumping_clocks, seconds))
     assert code == 0, said
     assert fingerprint(out) == site.whole
     return "the run ends as it should, with all its checkpoints"
@@ -123,7 +123,8 @@ STOPPING: dict[str, Fault] = {
     "SIGHUP under nohup": hang_up_under_nohup,
     "stdout is closed": nobody_reads,
     "the terminal is gone": terminal_gone,
-    "clocks jump back": clocks_jump_back,
+    "clocks jump back, an hour at every look": partial(clocks_jump, -3600.0),
+    "clocks jump ahead, a day at every look": partial(clocks_jump, 86400.0),
     **{f"SIGTERM during {moment}": partial(stopped, signal.SIGTERM, moment) for moment in MOMENTS},
     "SIGHUP during the first epoch": partial(stopped, signal.SIGHUP, "the first epoch"),
     "SIGINT during pseudo-labelling": partial(stopped, signal.SIGINT, "pseudo-labelling"),
