@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proud.methods.proud import Chunk
     from proud.models import Net
     from proud.ops import PseudoLabels
-    from proud.randomness import Randomness
+    from proud.randomness import Draws, Randomness
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,20 @@ class ProUDPlus(ProUD, EMAMethod):
         unit = torch.nn.functional.normalize(features, dim=1)
         return (unit - self.centers[domains]) / self.scales[domains]
 
+    def merging_views(self, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
+        views = super().merging_views(originals, copies, draws)
+        if self.config.alpha:
+            return views
+        return torch.cat(views.split(self.config.batch_size)[::2])  # labeled images alone
+
     # ---- the merging loss trusts certain pseudo-labels more, and labeled images are learned as they are
 
     def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
         config, batch = self.config, len(labels)
+        if not config.alpha:
+            copies = labels.repeat(len(features) // batch)
+            cross_entropy = torch.nn.functional.cross_entropy(self.net.head(features), copies)
+            return {"labeled": (config.labeled_weight, cross_entropy)}
         repeats = len(features) // batch
         certainty = 2 * ops.certainty_ratio(self.uncertainty[rows], config.tau_ratio)  # 0 to 1
         weights = (
