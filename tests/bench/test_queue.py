@@ -271,6 +271,7 @@ def test_two_workers_share_a_folder_and_one_is_killed(arguments: Make) -> None:
     assert other.returncode == 0, survived
     rows = rows_of(shared)
     assert len(rows) == 6 and len({key_of(row) for row in rows}) == 6
+    assert sum("shared" in row for row in rows) == 2  # one → three and two → one gave their training to the other
     assert victim in {row["labeled"] + ":" + row["test"] for row in rows}
     told = Counter(line.split("erm ")[1].split(",")[0] for line in (rest + survived).splitlines() if "/6  erm" in line)
     assert max(told.values()) == 1  # nobody ran what the other had done

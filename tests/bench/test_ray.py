@@ -89,6 +89,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_double_nothing(tiny: Path, 
     assert second.returncode == 0, text
     rows = Results(out / "results.jsonl").rows()
     assert Counter(key_of(row)[1:3] for row in rows) == Counter(tuple(pair.split(":")) for pair in COMBOS.split(","))
+    assert [row["test"] for row in rows if "shared" in row] == ["two"]  # one → three comes first, and serves it too
     for row in rows:
         records = (out / "runs" / f"erm-{row['labeled']}-{row['test']}-1" / "records.jsonl").read_text().splitlines()
         epochs = [(record["stage"], record["epoch"]) for record in map(json.loads, records)]

@@ -26,6 +26,7 @@ from proud.bench.worker import Outcome, Tasks, View, run_job
 from proud.config import Options
 from proud.data.benchmarks import catalog_for
 from proud.errors import UserError
+from proud.training.files import write_json
 from proud.training.loop import Stopped
 from proud.training.machine import stop_signals
 
@@ -54,6 +55,11 @@ class Place:
     data: str
     root: str
 
+    @property
+    def mark(self) -> Path:
+        """A file of the driver: who sees it shares the folder."""
+        return Path(self.folder) / "locks" / "driver"
+
 
 def work_on_ray(
     plan: Plan,
@@ -66,6 +72,7 @@ def work_on_ray(
     """Like `worker.work`, with the runs elsewhere."""
     with cluster() as ray:
         engine = _Engine(ray, plan, place, options, resources, view)
+        write_json(place.mark, {"host": socket.gethostname(), "pid": os.getpid()})
         with stop_signals() as asked:
             why = engine.run_until(lambda: "signal" if asked() else "time" if deadline() else "")
         engine.stop()
@@ -178,6 +185,8 @@ def run_remotely(
     """
     if Path(place.here).is_dir():
         os.chdir(place.here)  # relative paths mean what they mean to the driver
+    if not place.mark.is_file():  # what others do cannot be seen here, nor can they see what is done
+        earlier, left = [], []
     folder = Path(place.folder)
     lock = folder / "locks" / f"{job.name}.lock"
     try:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -121,6 +122,7 @@ def pretraining_settings(job: Job) -> dict[str, Any]:
     return {key: value for key, value in asdict(job.settings).items() if key not in unseen}
 
 
+@cache
 def family(job: Job) -> str:
     """All jobs that may share anything, by what the plan alone says."""
     kind = method_class(job.run.method).__qualname__
@@ -144,18 +146,18 @@ class Sharer:
         return keys_of(self.plan, job, self.tasks.facts(job.run), self.surroundings)
 
     def relatives(self, job: Job, jobs: Sequence[Job]) -> list[Keys]:
-        """The keys of the others of its family."""
+        """The keys of the others of its family that begin, or began, as they would here."""
         found = []
         for other in jobs:
             if other.key != job.key and family(other) == family(job):
-                with suppress(UserError):  # images that cannot be read are told when that job's turn comes
-                    found.append(self.keys(other))
+                with suppress(UserError):  # what is wrong with it is told when its turn comes
+                    if self.began_like_this(other):
+                        found.append(self.keys(other))
         return found
 
     def must_wait(self, job: Job, earlier: Sequence[Job]) -> bool:
         """Whether a job before this one, which is not done, is doing what this one needs."""
-        relatives = self.relatives(job, earlier)
-        if not relatives:
+        if is_half_done(job, self.folder) or not (relatives := self.relatives(job, earlier)):
             return False
         keys, place = self.keys(job), self.folder / "shared" / family(job)
         if any(same_training(keys, other) for other in relatives):
@@ -169,7 +171,7 @@ class Sharer:
         if not relatives and not place.is_dir():
             return None
         keys = self.keys(job)
-        keeps = self.began_like_this(self.folder / "runs" / job.name)
+        keeps = self.began_like_this(job)
         return Sharing(
             place,
             {"method": job.run.method, "test": job.run.test},
@@ -178,17 +180,22 @@ class Sharer:
             keep_pretraining=keeps and any(same_pretraining(keys, other) for other in relatives),
         )
 
-    def began_like_this(self, path: Path) -> bool:
-        """A run that began elsewhere, or with other code, is not what the others would do here."""
+    def began_like_this(self, job: Job) -> bool:
+        """A run that began on another machine, or with other code, is not what the others would do here."""
+        path = self.folder / "runs" / job.name
         if not (path / "run.json").is_file():
             return True
         stored = read_run(path)
         return all(stored.get(name) == value for name, value in self.about.items())
 
 
+def is_half_done(job: Job, folder: Path) -> bool:
+    return (folder / "runs" / job.name / "checkpoints").is_dir()
+
+
 def half_done_first(jobs: Iterable[Job], folder: Path) -> list[Job]:
     """What was begun is the first of its family."""
-    return sorted(jobs, key=lambda job: not (folder / "runs" / job.name / "checkpoints").is_dir())
+    return sorted(jobs, key=lambda job: not is_half_done(job, folder))
 
 
 def remove_unneeded(plan: Plan, done: set[Key], folder: Path) -> None:
