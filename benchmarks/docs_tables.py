@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from soak_tables import faults_table, fuzz_table, kills_table
+from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, sizes_table
 from trust_tables import diagnosis_table, label_next_table, trust_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +87,13 @@ def explore_digits() -> str:
     )
 
 
+def small_sizes() -> Any:
+    sys.path.insert(0, str(ROOT / "tests" / "reliability"))
+    import sizes
+
+    return sizes
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "explore-digits": explore_digits,
@@ -96,6 +103,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "soak-kills": lambda: kills_table(read("soak.json")),
     "soak-faults": lambda: faults_table(read("soak.json")),
     "soak-fuzz": lambda: fuzz_table(read("soak.json")),
+    "soak-sizes": lambda: sizes_table(read("soak.json"), small_sizes()),
+    "large-data": lambda: large_data_table(read("large_data.json")),
 }
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md as Markdown, from soak.json; `benchmarks/docs_tables.py` fills them in."""
+"""Tables of docs/reliability.md and docs/scaling.md as Markdown, for `benchmarks/docs_tables.py`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,25 @@ def faults_table(result: dict[str, Any]) -> str:
     return markdown(["fault", "survived", "what the program said"], rows) + total
 
 
+KILLS = ("kills", "file_events", "bench_queue", "ranks", "ray_workers")
+
+
 def kills_table(result: dict[str, Any]) -> str:
     parts = result["parts"]
-    kills, events, queue = (parts[name]["result"] for name in ("kills", "file_events", "bench_queue"))
+    kills, events, queue, ranks, ray = (parts[name]["result"] for name in KILLS)
     rows = [
         ["one run, killed at random moments", f"{kills['kills']}", f"{kills['different']}"],
         ["a short run, killed at every single file operation", f"{events['kills']}", f"{events['different']}"],
         ["the same with power loss", f"{events['power_failures']}", f"{events['different']}"],
         [f"workers of a bench ({queue['jobs']} jobs)", f"{queue['kills']}", f"{queue['different']}"],
+        [
+            f"one of the two or three processes of a run under torchrun ({ranks['epochs']} epochs)",
+            f"{ranks['kills']}",
+            f"{ranks['lost_or_doubled']} (records counted)",
+        ],
+        [f"workers of a bench on Ray ({ray['jobs']} jobs)", f"{ray['kills']}", f"{ray['lost_or_doubled']} (counted)"],
     ]
-    lines = "".join(f"\n{source(parts[name])}" for name in ("kills", "file_events", "bench_queue"))
+    lines = "".join(f"\n{source(parts[name])}" for name in KILLS)
     return markdown(["what", "kills", "runs or jobs that ended differently"], rows) + lines
 
 
@@ -49,3 +58,57 @@ def fuzz_table(result: dict[str, Any]) -> str:
     ]
     header = ["mutated", "cases", "refused in one line", "used", "slowest case, s"]
     return markdown(header, rows) + f"\nNeither crash nor hang nor code run nor write elsewhere. {source(part)}"
+
+
+def sizes_table(result: dict[str, Any], small: Any) -> str:
+    """Each promise, its test, and how much of it runs where. `small`: tests/reliability/sizes.py."""
+    found = {name: part["result"] for name, part in result["parts"].items()}
+    faults, fuzz = found["faults"], found["fuzz"]
+    in_ci = sum(row["fault"] not in small.SOAK_ONLY for row in faults)
+    others = sum(row["cases"] for kind, row in fuzz.items() if kind != "images")
+    few = sum(cases for kind, cases in small.FUZZ.items() if kind != "images")
+    events = found["file_events"]["kills"] + found["file_events"]["power_failures"]
+    rows = [
+        ["a killed run goes on as the same run", "test_kills.py", f"{2 * small.KILLS} kills", found["kills"]["kills"]],
+        ["… whatever it was doing to a file", "test_kills.py", f"{2 * small.EVENTS} kills", events],
+        ["a job of a bench is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],
+        ["a lost process of a shared run", "distributed/test_ranks.py", "1 kill", found["ranks"]["kills"]],
+        ["a lost worker on Ray", "bench/test_ray.py", "1 kill, Ctrl-C", found["ray_workers"]["kills"]],
+        ["faults end in a message", "test_faults.py", f"{in_ci} faults", len(faults)],
+        ["images cannot do harm", "test_fuzz.py", f"{small.FUZZ['images']} mutated", fuzz["images"]["cases"]],
+        ["nor models, checkpoints, manifests, tables", "test_fuzz.py", f"{few} mutated", others],
+        ["nor what was made by hand", "test_hostile.py", "all cases", "as in CI"],
+    ]
+    cells = [[*row[:3], f"{row[3]:,}" if isinstance(row[3], int) else row[3]] for row in rows]
+    return markdown(["promise", "test", "in CI", "`make soak`"], cells)
+
+
+def large_data_table(result: dict[str, Any]) -> str:
+    """Time and memory by the number of images. Start-up: the middle one of five, and the quickest and slowest."""
+    rows = []
+    for row in result["rows"]:
+        wall, cpu = row["startup_wall_seconds"], row["startup_cpu_seconds"]
+        rows.append(
+            [
+                f"{row['files']:,}",
+                f"{row['build_seconds']:.0f} s",
+                f"{wall[len(wall) // 2]:.1f} s ({wall[0]:.1f} – {wall[-1]:.1f})",
+                f"{cpu[len(cpu) // 2]:.1f} s",
+                f"{row['dapp_seconds']:.0f} s",
+                f"{row['steps_seconds']:.0f} s",
+                f"{row['build_megabytes']:,} MB",
+                f"{row['most_megabytes']:,} MB",
+                f"{row['cache_megabytes']:,} MB",
+            ]
+        )
+    header = ["images", "building the cache", "start-up later", "its own CPU time", "one DaPP", "50 steps"]
+    header += ["RssAnon, building", "RssAnon, start-up to last step", "cache on disk"]
+    settings = result["settings"]
+    about = (
+        f"{settings['model']}, {settings['size']} px, {settings['views']} view, batch {settings['batch']}, one thread"
+    )
+    versions = result["versions"]
+    return markdown(header, rows) + (
+        f"\n{about}. `benchmarks/results/large_data.json` · `{result['command']}` · commit {result['commit']} · "
+        f"{result['device']}, Python {versions['python']}, torch {versions['torch']}\n"
+    )

@@ -26,7 +26,7 @@ from toy import write_folders
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-ENVIRONMENT["PYTHONPATH"] = f"{HERE}:{HERE.parent}"
+ENVIRONMENT["PYTHONPATH"] = f"{HERE}:{HERE.parent}:{HERE.parents[1] / 'src'}"
 
 
 def torchrun(*arguments: str, processes: int = 2) -> subprocess.Popen[str]:

@@ -39,14 +39,15 @@ def task_of(side: int, per_class: int = 4) -> Task:
     return assemble_arrays(toy_images(0, per_class), hidden, toy_images(3, per_class, seed=1), size=side, seed=2022)
 
 
-def one_run(name: str, folder: Path, group: Group = ALONE, **more: Any) -> None:
+def one_run(name: str, folder: Path, group: Group = ALONE, double: bool = True, **more: Any) -> None:
     method, settings, network = RUNS[name]
     task = task_of(network.get("size", 16))
     settings = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 12} | settings
     options = Options(out=str(folder / name), threads=1, device="cpu", quiet=True, resume=more.pop("resume", False))
     run = toy_run(method, task, **network)
     with pytest.MonkeyPatch.context() as patch:
-        compute_in_double(patch)
+        if double:
+            compute_in_double(patch)
         train(run, toy_settings(method, **settings), options, task=task, group=group, **more)
 
 

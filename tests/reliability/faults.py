@@ -169,10 +169,3 @@ FAULTS: dict[str, Fault] = {
     "a loss that is not a number": not_a_number,
     **STOPPING,
 }
-SOAK_ONLY = {  # like others, and some seconds each
-    "the terminal is gone",
-    "SIGTERM during evaluation",
-    "SIGTERM during writing a checkpoint",
-    "SIGHUP during the first epoch",
-    "SIGINT during pseudo-labelling",
-}

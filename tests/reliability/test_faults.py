@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from damage import DAMAGE
-from faults import FAULTS, SOAK_ONLY
+from faults import FAULTS
+from sizes import SOAK_ONLY
 from undisturbed import Site
 
 

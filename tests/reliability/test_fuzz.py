@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from children import ends, start
 from hostile import KINDS, fuzz_into
-
-CASES = {"images": 400, "models": 150, "checkpoints": 100, "run folders": 100, "CSV tables": 100, "bench results": 100}
+from sizes import FUZZ
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fuzz(kind: str, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
-    assert ends(start(fuzz_into, kind, CASES[kind], tmp_path / "files", answer), 250) == 0, "the interpreter crashed"
+    assert ends(start(fuzz_into, kind, FUZZ[kind], tmp_path / "files", answer), 250) == 0, "the interpreter crashed"
     found = json.loads(answer.read_text())
     assert "failure" not in found, found["failure"]
     assert found["refused"] > 0 and found["used"] > 0

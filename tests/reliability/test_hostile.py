@@ -82,6 +82,14 @@ def test_what_is_not_safetensors_is_refused_and_not_run(content: bytes, model: P
     assert not Path("harm-was-done").exists()
 
 
+@pytest.mark.parametrize("name", ["model.pt", "model.pkl", "model.safetensors"])
+def test_a_single_file_is_no_model(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(pickle.dumps(Harm()))
+    with pytest.raises(UserError, match="is a file: a model is a run's folder"):
+        load_model(tmp_path / name, "cpu")
+    assert not Path("harm-was-done").exists()
+
+
 @pytest.mark.parametrize("change", ["nan", "type", "shape", "more", "fewer"])
 def test_weights_must_be_those_of_the_network(change: str, model: Path) -> None:
     from safetensors.torch import load_file, save_file

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from killing import Killer
+from sizes import EVENTS, KILLS
 
 
 @pytest.fixture(scope="module")
@@ -15,11 +16,11 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_kills_at_random_moments(seconds: float, killer: Killer) -> None:
-    assert killer.at_random_moments(f"random-{seconds}", 3, seconds, seed=1, longest=0.3) >= 3
+    assert killer.at_random_moments(f"random-{seconds}", KILLS, seconds, seed=1, longest=0.3) >= KILLS
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_kills_at_things_done_to_files(power_loss: bool, killer: Killer) -> None:
     chance = random.Random(3)
-    for at in chance.sample(range(1, killer.events + 1), 3):
+    for at in chance.sample(range(1, killer.events + 1), EVENTS):
         killer.at_event(f"event-{at}-{power_loss}", at, power_loss)

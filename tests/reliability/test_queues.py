@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from queues import kill_workers
+from sizes import KILLS
 
 
 def test_killed_workers_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    assert kill_workers(tmp_path, kills=3)["kills"] >= 3
+    assert kill_workers(tmp_path, kills=KILLS)["kills"] >= KILLS

@@ -86,6 +86,8 @@ class Model:
 def load_model(folder: Path | str, device: str = "auto") -> Model:
     """A model from a run's folder: `model.safetensors` and `model.json`; nothing in them is ever executed."""
     folder = Path(folder)
+    if folder.is_file():
+        raise UserError(f"{folder} is a file: a model is a run's folder, with model.safetensors and model.json.")
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.")
     if not (folder / "model.json").is_file():

@@ -1,0 +1,17 @@
+"""How much of `make soak` the ordinary tests do. docs/reliability.md shows it."""
+
+from __future__ import annotations
+
+FUZZ = {"images": 400, "models": 150, "checkpoints": 100, "run folders": 100, "CSV tables": 100, "bench results": 100}
+KILLS = 3  # of each kind: with a checkpoint after every epoch or every second, and of bench workers
+EVENTS = 3  # with and without power loss
+SOAK_ONLY = {  # like others, and some seconds each
+    "the terminal is gone",
+    "SIGTERM during evaluation",
+    "SIGTERM during writing a checkpoint",
+    "SIGHUP during the first epoch",
+    "SIGINT during pseudo-labelling",
+    # these need a file system of their own, and so root
+    "the disk is full (a small tmpfs)",
+    "the output becomes read-only in the middle of a run (remount)",
+}
