@@ -28,25 +28,25 @@ def faults_table(result: dict[str, Any]) -> str:
     return markdown(["fault", "survived", "what the program said"], rows) + total
 
 
-KILLS = ("kills", "file_events", "bench_queue", "ranks", "ray_workers")
+KILLS: dict[str, list[tuple[str, str, str]]] = {  # part → what, key of the kills, key of what ended differently
+    "kills": [("one run, killed at random moments", "kills", "different")],
+    "file_events": [
+        ("a short run, killed at every single file operation", "kills", "different"),
+        ("the same with power loss", "power_failures", "different"),
+    ],
+    "bench_queue": [("workers of a bench ({jobs} jobs)", "kills", "different")],
+    "ranks": [("one of the two or three processes of a shared run ({epochs} epochs)", "kills", "lost_or_doubled")],
+    "ray_workers": [("workers of a bench on Ray ({jobs} jobs)", "kills", "lost_or_doubled")],
+}
 
 
 def kills_table(result: dict[str, Any]) -> str:
-    parts = result["parts"]
-    kills, events, queue, ranks, ray = (parts[name]["result"] for name in KILLS)
-    rows = [
-        ["one run, killed at random moments", f"{kills['kills']}", f"{kills['different']}"],
-        ["a short run, killed at every single file operation", f"{events['kills']}", f"{events['different']}"],
-        ["the same with power loss", f"{events['power_failures']}", f"{events['different']}"],
-        [f"workers of a bench ({queue['jobs']} jobs)", f"{queue['kills']}", f"{queue['different']}"],
-        [
-            f"one of the two or three processes of a run under torchrun ({ranks['epochs']} epochs)",
-            f"{ranks['kills']}",
-            f"{ranks['lost_or_doubled']} (records counted)",
-        ],
-        [f"workers of a bench on Ray ({ray['jobs']} jobs)", f"{ray['kills']}", f"{ray['lost_or_doubled']} (counted)"],
-    ]
-    lines = "".join(f"\n{source(parts[name])}" for name in KILLS)
+    parts = {name: result["parts"][name] for name in KILLS if name in result["parts"]}
+    rows = []
+    for name, part in parts.items():
+        found = part["result"]
+        rows += [[what.format(**found), f"{found[kills]}", f"{found[bad]}"] for what, kills, bad in KILLS[name]]
+    lines = "".join(f"\n{source(part)}" for part in parts.values())
     return markdown(["what", "kills", "runs or jobs that ended differently"], rows) + lines
 
 
