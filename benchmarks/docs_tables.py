@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, sizes_table
+from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from trust_tables import diagnosis_table, label_next_table, trust_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,6 +104,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "soak-faults": lambda: faults_table(read("soak.json")),
     "soak-fuzz": lambda: fuzz_table(read("soak.json")),
     "soak-sizes": lambda: sizes_table(read("soak.json"), small_sizes()),
+    "ranks": lambda: ranks_table(read("ranks.json")),
     "large-data": lambda: large_data_table(read("large_data.json")),
 }
 

@@ -177,7 +177,9 @@ def main() -> None:
 
     from proud.training.machine import environment
 
-    about: dict[str, Any] = {"command": f"python benchmarks/large_data.py --sizes {' '.join(map(str, chosen.sizes))}"}
+    about: dict[str, Any] = {
+        "command": f"python benchmarks/large_data.py --work DIR --sizes {' '.join(map(str, chosen.sizes))}"
+    }
     about |= {"settings": {"model": MODEL, "size": SIDE, "views": VIEWS, "steps": STEPS, "batch": BATCH, "threads": 1}}
     rows = []
     for size in chosen.sizes:

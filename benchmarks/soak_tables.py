@@ -83,6 +83,22 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
     return markdown(["promise", "test", "in CI", "`make soak`"], cells)
 
 
+def ranks_table(result: dict[str, Any]) -> str:
+    """The largest differences from one process, over all the runs that are compared."""
+    rows = []
+    for precision in ("float64", "float32"):
+        for processes in (2, 3):
+            some = [row for row in result["rows"] if (row["precision"], row["processes"]) == (precision, processes)]
+            labels, other = (
+                sum(row.get(key, 0) for row in some) for key in ("pseudo_labels", "pseudo_labels_different")
+            )
+            loss, weight = (max(row[key] for row in some) for key in ("loss_relative", "weight_absolute"))
+            rows.append([f"{processes}", precision, f"{loss:.0e}", f"{weight:.0e}", f"{other} of {labels}"])
+    header = ["processes", "precision", "losses differ by", "weights differ by", "pseudo-labels that differ"]
+    about = f"`benchmarks/results/ranks.json` · `{result['command']}` · commit {result['commit']} · {result['device']}"
+    return markdown(header, rows) + f"\n{about}, torch {result['versions']['torch']}\n"
+
+
 def large_data_table(result: dict[str, Any]) -> str:
     """Time and memory by the number of images. Start-up: the middle one of five, and the quickest and slowest."""
     rows = []
