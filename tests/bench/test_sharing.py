@@ -244,3 +244,16 @@ def test_a_family_differs_in_the_test_domain_alone(arguments: Make) -> None:
     for job in plan.jobs:
         members.setdefault(family(job), set()).add((job.run.method, job.run.labeled, job.run.seed))
     assert len(members) == 2 * 4 * 2 and all(len(found) == 1 for found in members.values())
+
+
+def test_methods_with_the_same_pretraining_share_it(
+    arguments: Make, apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proud.methods.proud.ProUD.MAIN_ONLY", ("udmix", "pml"))
+    settings: dict[str, Any] = {"seeds": "7", "epochs": 5, "pretrain_epochs": 2}
+    together, view = arguments(combos="one:two", methods="proud,proud-no-pml", **settings), Steps()
+    assert run(together, view).stopped == ""
+    assert {method for method, _, stage in view.steps if stage == "pretrain"} == {"proud"}
+    assert rows_of(together)[1]["shared"] == {"part": "pretraining", "method": "proud", "test": "two"}
+    separate = [out for method in ("proud", "proud-no-pml") for out in apart("one:two", methods=method, **settings)]
+    assert_same_runs(out_folder(together), separate)
