@@ -126,6 +126,43 @@ def image_fails_at_decoding(site: Site, out: Path) -> str:
     return clear_message(said, path.name, "truncated")
 
 
+# ---- the image cache
+
+
+def _small_pieces(seconds: float) -> None:
+    """Pieces of four images, each image decoded slowly."""
+    from proud.data import cache_build
+
+    cache_build.ROWS_PER_PIECE = 4
+    if seconds:
+        slow("proud.data.cache_build", "decode", seconds)
+
+
+def killed_while_caching(site: Site, out: Path) -> str:
+    """The build goes on behind the last whole piece, and training is what it is without a cache."""
+    cache = out.with_name(f"{out.name}-cache")
+    process, _ = site.begin(out, "--cache", str(cache), "--quiet", before=partial(_small_pieces, 0.3))
+    wait_until(lambda: any(b"images" in path.read_bytes() for path in cache.glob("*/steps.jsonl")), process)
+    process.kill()
+    ends(process)
+    (unfinished,) = (path for path in cache.iterdir() if not (path / "done.json").exists())
+    kept = (unfinished / "steps.jsonl").read_bytes()
+    code, said = site.train(out, "--cache", str(cache), "--quiet", before=partial(_small_pieces, 0.0))
+    assert code == 0, said
+    assert (unfinished / "steps.jsonl").read_bytes().startswith(kept.rpartition(b"\n")[0]), "begun anew"
+    assert fingerprint(out) == site.whole
+    return "the build goes on behind its last whole piece"
+
+
+def cache_cannot_be_written(site: Site, out: Path) -> str:
+    code, said = site.train(out, "--cache", "/proc/proud-cache")
+    assert code == 2, said
+    code, again = site.train(out, "--cache", "none", "--quiet")
+    assert code == 0, again
+    assert fingerprint(out) == site.whole
+    return clear_message(said, "The image cache in", "cannot be written")
+
+
 # ---- memory and numbers
 
 
@@ -165,6 +202,8 @@ FAULTS: dict[str, Fault] = {
     "the data folder disappears before decoding": data_gone_before_decoding,
     "the data folder disappears while training": data_gone_while_training,
     "an image that fails only at decoding": image_fails_at_decoding,
+    "killed while the image cache is built": killed_while_caching,
+    "the image cache cannot be written": cache_cannot_be_written,
     "out of GPU memory (simulated)": out_of_memory,
     "a loss that is not a number": not_a_number,
     **STOPPING,
