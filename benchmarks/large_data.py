@@ -181,11 +181,12 @@ def main() -> None:
         "command": f"python benchmarks/large_data.py --work DIR --sizes {' '.join(map(str, chosen.sizes))}"
     }
     about |= {"settings": {"model": MODEL, "size": SIDE, "views": VIEWS, "steps": STEPS, "batch": BATCH, "threads": 1}}
+    about |= environment(torch.device("cpu"))  # asked before the results file changes
     rows = []
     for size in chosen.sizes:
         rows.append(measure(size, chosen.work))
         print(rows[-1], flush=True)
-        chosen.out.write_text(json.dumps(about | environment(torch.device("cpu")) | {"rows": rows}, indent=1) + "\n")
+        chosen.out.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
         for kind in ("images", "cache"):
             shutil.rmtree(chosen.work / f"{kind}-{size}")
 

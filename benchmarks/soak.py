@@ -135,6 +135,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no such part: {', '.join(unknown)}. There are: {', '.join(PARTS)}")
         return 2
+    here = environment(torch.device("cpu"))  # asked before the results file changes
     found = json.loads(RESULT.read_text()) if names and RESULT.exists() else {"parts": {}}
     failed = False
     for name in names or PARTS:
@@ -146,11 +147,11 @@ def main(names: list[str]) -> int:
             except AssertionError as error:
                 traceback.print_exc()
                 result, failed = {"failure": portable(str(error), Path(place))}, True
-        about = environment(torch.device("cpu")) | {"command": f"python benchmarks/soak.py {name}"}
+        about = here | {"command": f"python benchmarks/soak.py {name}"}
         about |= {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
         about["seconds"] = round(time.monotonic() - began)
         found["parts"][name] = {"result": result, **about}
-        found |= {"command": "make soak", **environment(torch.device("cpu"))}
+        found |= {"command": "make soak", **here}
         RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"  {about['seconds']} s: {result if not isinstance(result, list) else len(result)}", flush=True)
         failed |= isinstance(result, list) and not all(row["survived"] for row in result)
