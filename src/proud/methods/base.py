@@ -160,6 +160,10 @@ class Method:
                     index, _, field = key.removeprefix(f"{name}.").partition(".")
                     saved["state"].setdefault(int(index), {})[field] = state[key]
             optimizer.load_state_dict(saved)
+            for parameter, fields in optimizer.state.items():  # fused steps want the parameters' memory layout
+                for field, value in fields.items():
+                    if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                        fields[field] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
     # ---- tools for the methods
 
