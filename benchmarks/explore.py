@@ -149,7 +149,7 @@ def main() -> None:
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
             config = method.config
-            key = f"{method.context.spec.neck} {config.pretrain_epochs} {config.schedule} {config.lr} {variant.get('warp')}"
+            key = str([getattr(config, name, 0) for name in ("pretrain_epochs", "schedule", "lr", "warp")])
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)

@@ -90,6 +90,34 @@ def dapp(features: Array, probs: Array, tau: float) -> tuple[Ints, Array, Array,
     return vote(distances, present), np.array(entropies), hard, present
 
 
+def consensus(
+    distances: Array,
+    probs: Array,
+    tau: float,
+    present: Sequence[bool] | Bools,
+    classifier: float,
+    balance: float,
+    prior: Sequence[float] | Array,
+) -> tuple[Ints, Array, Array]:
+    views, images, classes = probs.shape
+    opinions = np.zeros(probs.shape)
+    for r in range(views):
+        for n in range(images):
+            scores = [
+                -distances[r, n, k] / tau + classifier * math.log(max(probs[r, n, k], 1e-6)) for k in range(classes)
+            ]
+            opinions[r, n] = softmax(scores, present)
+    mean = opinions.mean(0)
+    for _ in range(3 if balance else 0):
+        share = mean.mean(0)
+        for n in range(images):
+            row = [mean[n, k] * (max(prior[k], 1e-6) / max(share[k], 1e-6)) ** balance for k in range(classes)]
+            mean[n] = np.array(row) / sum(row)
+    labels = mean.argmax(1)
+    alone = (opinions.argmax(2) == labels).mean(0)
+    return labels, np.array([entropy(row) for row in mean]), alone
+
+
 def merge_prototypes(domains: Sequence[tuple[Array, Bools]]) -> Array:
     out = np.zeros_like(domains[0][0])
     for k in range(len(out)):
@@ -100,10 +128,12 @@ def merge_prototypes(domains: Sequence[tuple[Array, Bools]]) -> Array:
 
 
 # losses ---------------------------------------------------------------------------------------------------------------
-def prototype_merging_loss(features: Array, labels: Ints, prototypes: Array, weights: Sequence[float] | Array) -> float:
+def prototype_merging_loss(
+    features: Array, labels: Ints, prototypes: Array, weights: Sequence[float] | Array, tau: float = 1.0
+) -> float:
     total = 0.0
     for row, label, weight in zip(cosine_distance(features, prototypes), labels, weights, strict=True):
-        total += weight * -math.log(math.exp(-row[label]) / sum(math.exp(-d) for d in row))
+        total += weight * -math.log(math.exp(-row[label] / tau) / sum(math.exp(-d / tau) for d in row))
     return total / sum(weights)
 
 

@@ -113,7 +113,8 @@ def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 LEAST = dict.fromkeys(("epochs", "batch_size", "views", "rounds", "pseudo_domains", "feature_steps"), 1)
-LEAST |= dict.fromkeys(("pretrain_epochs", "weight_decay", "alpha", "ema_decay", "labeled_weight"), 0)
+LEAST |= dict.fromkeys(("pretrain_epochs", "weight_decay", "alpha", "ema_decay", "ema_epochs", "labeled_weight"), 0)
+LEAST |= dict.fromkeys(("classifier", "balance", "warp"), 0)
 
 
 def check(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
@@ -132,7 +133,8 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
         value = getattr(method, field.name)
         if field.name in LEAST:
             at_least(LEAST[field.name], **{field.name: value})
-        if field.name.startswith(("tau_", "lr", "mixup")) and not isinstance(value, bool) and not 0 < value < math.inf:
+        positive = field.name.startswith(("tau_", "lr", "mixup", "pml_tau", "spread")) and not isinstance(value, bool)
+        if positive and not 0 < value < math.inf:
             raise UserError(f"{flag(field.name)} must be positive, got {value}.")
 
 

@@ -27,7 +27,6 @@ class ModelSpec:
     size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    neck: bool = False  # a batch norm without parameters between backbone and head
 
 
 class FirstConv2d(nn.Conv2d):
@@ -116,16 +115,15 @@ class WeightNormLinear(nn.Module):
 class Net(nn.Module):
     """f = h ∘ g. Calling it gives (features g(x), logits h(g(x)))."""
 
-    def __init__(self, backbone: nn.Module, num_features: int, num_classes: int, neck: bool = False) -> None:
+    def __init__(self, backbone: nn.Module, num_features: int, num_classes: int) -> None:
         super().__init__()
         self.backbone = specialize(backbone)
-        self.neck: nn.Module = nn.BatchNorm1d(num_features, affine=False) if neck else nn.Identity()
         self.num_features = num_features
         self.head = WeightNormLinear(num_features, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
         """g(x)."""
-        return self.neck(self.backbone(x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x))
+        return self.backbone(x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features(x)
@@ -162,7 +160,7 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
             backbone = _timm_backbone(spec, pretrained=weights == "auto")
             if weights not in ("auto", "none"):
                 load_backbone(backbone, Path(weights))
-        return Net(backbone, cast(int, backbone.num_features), spec.classes, spec.neck)
+        return Net(backbone, cast(int, backbone.num_features), spec.classes)
 
 
 def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:

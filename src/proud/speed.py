@@ -246,8 +246,8 @@ def scaling(data: str, name: str, device: torch.device, precision: Any) -> list[
         shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
         task = made_up_task(shape)
         method = build(shape, data, name, task, device, precision)
+        epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch  # compiles the method's functions too
         begin_ms = epoch_begin_milliseconds(method, 3)
-        epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch
         step = step_milliseconds(method, epoch, method.stages()[-1].steps, 2)
         found.append(
             {"domains": domains, "epoch_begin_ms": begin_ms, "step_ms": step, "steps": method.stages()[-1].steps}

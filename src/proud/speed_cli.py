@@ -40,9 +40,9 @@ def speed(arguments: SpeedArguments) -> int:
     threads = choose_threads(arguments.threads)
     found = measure(arguments.data, arguments.method, device, arguments.seconds, arguments.full)
     found |= environment(device) | {"threads": threads, "command": shlex.join(["proud", *sys.argv[1:]])}
-    show(found)
     if arguments.out:
         write_json(Path(arguments.out), found)
+    show(found)
     return 0
 
 
@@ -76,7 +76,8 @@ def show(found: dict[str, Any]) -> None:
         console.print(f"The paper's whole table (36 runs) would take {found['table_minutes']:.0f} minutes.")
     for row in found.get("scaling", ()):
         console.print(
-            f"{row['domains']} unlabeled domains: {row['step_ms']:.2f} ms a step, DaPP {row['dapp_ms']:.1f} ms"
+            f"{row['domains']} unlabeled domains: {row['steps']} steps of {row['step_ms']:.2f} ms an epoch, "
+            f"{row['epoch_begin_ms']:.1f} ms before it"
         )
     if "equality" in found:
         console.print(

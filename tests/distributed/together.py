@@ -27,7 +27,7 @@ RESNET = {"model": "test_resnet", "weights": "none", "size": 32}
 EFFICIENTNET = RESNET | {"model": "test_efficientnet"}  # its batch norms have activations behind them
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "proud": ("proud", {"pml_views": "either"}, {}),
-    "weighted": ("proud-plus", {"neck": True, "lr": 0.005, "pml_views": "all"}, {}),
+    "weighted": ("proud-plus", {"lr": 0.005, "pml_views": "all"}, {}),
     "batch norm": ("proud", {"lr": 0.005}, RESNET),
     "domain statistics": ("proud", {"lr": 0.005, "dapp_bn": "domain", "epochs": 1, "pretrain_epochs": 0}, EFFICIENTNET),
     "labeled alone": ("erm-noisemix", {}, {}),

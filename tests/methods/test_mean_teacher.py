@@ -80,7 +80,7 @@ def test_batch_statistics_of_the_average(name: str) -> None:
 
 def test_the_decay_is_lower_while_the_weight_rises() -> None:
     method = make("mean-teacher", rampup_epochs=3)
-    assert [method.decay_limit(number) for number in range(5)] == [0.99, 0.99, 0.99, 0.999, 0.999]
+    assert [method.decay_limit(method.stages()[-1], number) for number in range(5)] == [0.99, 0.99, 0.99, 0.999, 0.999]
 
 
 def test_consistency_is_the_mean_squared_difference_of_probabilities() -> None:

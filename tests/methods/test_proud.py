@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -111,29 +110,35 @@ def test_views_of_the_merging_loss(views: str) -> None:
 # ---- proud-plus
 
 
-@pytest.mark.parametrize("norm", ["center", "scale"])
-def test_plus_normalises_every_domain_by_itself(norm: str) -> None:
-    method, random = build("proud-plus", domain_norm=norm)
+@pytest.mark.parametrize(("classifier", "balance"), [(0.0, 0.0), (0.5, 0.25)])
+def test_plus_centres_every_domain_and_asks_the_classifier_too(classifier: float, balance: float) -> None:
+    method, random = build("proud-plus", classifier=classifier, balance=balance, spread=3.0)
+    prior = np.bincount(method.context.labels.numpy()) / len(method.context.labels)
     for t in range(len(method.context.unlabeled_names)):
         features, probs = unit_features(method, random, t)
         rows = features.flatten(0, 1).double().numpy()
-        mean, spread = rows.mean(0), np.maximum(rows.std(0), 1e-6) if norm == "scale" else 1.0
+        mean = rows.mean(0)
         np.testing.assert_allclose(method.centers[1 + t].numpy(), mean, atol=1e-6)
-        aligned = torch.from_numpy((rows - mean) / spread).view(features.shape)
-        unit = torch.nn.functional.normalize(aligned, dim=-1)
-        wanted = ops.dapp(unit, probs.double(), method.config.tau_uncertainty)
+        unit = torch.nn.functional.normalize(torch.from_numpy(rows - mean).view(features.shape), dim=-1)
+        tau = 3 * method.config.tau_uncertainty
+        dapp = ops.dapp(unit, probs.double(), tau)
+        distances = np.stack([oracle.cosine_distance(view.numpy(), dapp.prototypes.numpy()) for view in unit])
+        labels, uncertainty, _ = oracle.consensus(
+            distances, probs.double().numpy(), tau, dapp.present.numpy(), classifier, balance, prior
+        )
         found = method.pseudo_labels()[method.context.unlabeled_names[t]]
-        assert (found.labels == wanted.labels).float().mean() > 0.97  # ties may fall either way in float32
+        assert (found.labels.numpy() == labels).mean() > 0.97  # ties may fall either way in float32
+        np.testing.assert_allclose(found.uncertainty.numpy(), uncertainty, atol=2e-3)
 
 
 def test_plus_weights_the_merging_loss_by_certainty() -> None:
-    method, _ = build("proud-plus", domain_norm="none", labeled_weight=0.5)
+    method, _ = build("proud-plus", center=False, labeled_weight=0.5, pml_tau=0.2)
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(8, method.net.num_features, generator=generator).abs()
     labels, rows = torch.tensor([0, 1, 2, 3]), torch.arange(4)
     method.uncertainty[rows] = torch.tensor([0.0, 0.1, 1.0, 3.0])
     terms = method.merging_terms(features, labels, rows)
-    distances = oracle.cosine_distance(features.double().numpy(), method.merged.double().numpy())
+    distances = oracle.cosine_distance(features.double().numpy(), method.merged.double().numpy()) / 0.2
     weights = [1.0] * 4 + [2 / (1 + np.exp(e / 0.5)) for e in (0.0, 0.1, 1.0, 3.0)]
     losses = [float(distances[i, labels[i % 4]] + np.log(np.exp(-distances[i]).sum())) for i in range(8)]
     assert float(terms["pml"][1]) == pytest.approx(np.average(losses, weights=weights), rel=1e-4)
@@ -147,4 +152,16 @@ def test_plus_weights_the_merging_loss_by_certainty() -> None:
 def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     method, _ = build("proud-plus")
     assert method.labeler() is method.network() is method.average
-    assert dataclasses.asdict(method.config)["ema_decay"] == 0.99
+    main = method.stages()[-1]
+    assert method.most_decay.item() == pytest.approx(1 - 1 / (method.config.ema_epochs * main.steps))
+
+
+def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
+    method, _ = build("proud-plus", warp=1.0)
+    images = method.context.unlabeled.take(torch.arange(8))
+    uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
+    plain, warped = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
+    assert not torch.allclose(plain, warped)
+    torch.testing.assert_close(warped, ops.random_warp(plain, uniform[:, 9:], 1.0))
+    uniform[:, 9:] = 0.5  # no turn, zoom, shear or shift
+    torch.testing.assert_close(method.training_view(images, uniform), plain, atol=1e-5, rtol=1e-5)

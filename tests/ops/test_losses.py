@@ -24,6 +24,8 @@ def test_prototype_merging_loss_equals_the_oracle(seed: int, n: int, k: int) -> 
     np.testing.assert_allclose(got, oracle.prototype_merging_loss(*arrays, [1.0] * n), rtol=1e-12)
     weighted = ops.prototype_merging_loss(features, labels, prototypes, weights=weights)
     np.testing.assert_allclose(weighted, oracle.prototype_merging_loss(*arrays, weights.numpy()), rtol=1e-12)
+    sharp = ops.prototype_merging_loss(features, labels, prototypes, weights=weights, tau=0.1)
+    np.testing.assert_allclose(sharp, oracle.prototype_merging_loss(*arrays, weights.numpy(), 0.1), rtol=1e-9)
 
 
 def test_prototype_merging_loss_gradients_and_no_weight() -> None:

@@ -56,6 +56,15 @@ def augmented(images: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return ops.augment(images, draw, 6, MEAN, STD), ops.evaluation_view(images, 6, MEAN, STD)
 
 
+def warped(x: Tensor, uniform: Tensor) -> Tensor:
+    return ops.random_warp(x, uniform, 0.5)
+
+
+def consensus(distances: Tensor, probs: Tensor, prior: Tensor) -> tuple[Tensor, ...]:
+    present = torch.ones_like(prior, dtype=torch.bool)
+    return ops.consensus(distances, probs, 0.1, present, classifier=0.5, balance=0.5, prior=prior)
+
+
 def cases() -> list[tuple[Callable[..., Any], tuple[Tensor, ...]]]:
     g = torch.Generator().manual_seed(0)
 
@@ -69,6 +78,8 @@ def cases() -> list[tuple[Callable[..., Any], tuple[Tensor, ...]]]:
         (losses, (rand(N, D), labels, rand(K, D), rand(N))),
         (merged, (rand(N, D), labels)),
         (noise_mixed, (rand(2, N), rand(2, 3), rand(2, 3, 3, 15, 15), rand(2, N, 3, 8, 8), rand(N, 3, 8, 8))),
+        (warped, (rand(N, 3, 8, 8), rand(N, 6))),
+        (consensus, (rand(2, N, K), rand(2, N, K), rand(K))),
         (augmented, ((255 * rand(N, 3, 8, 8)).to(torch.uint8), rand(N, 9))),
     ]
 

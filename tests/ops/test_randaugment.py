@@ -19,6 +19,7 @@ from proud.ops.randaugment import (
     photometric,
     posterize,
     rand_augment,
+    random_warp,
     smooth,
     solarize,
     warp,
@@ -142,6 +143,38 @@ def test_photometric_operation(name: str) -> None:
     got = photometric(x, drawn(name, 4), magnitude)
     for n in range(4):
         np.testing.assert_allclose(got[n], recoloured(x[n].numpy(), name, float(magnitude[n])), atol=1e-12)
+
+
+def at_border(image: np.ndarray, x: float, y: float) -> np.ndarray:
+    """The value at a point of an image that goes on as at its edge."""
+    x, y = min(max(x - 0.5, 0), SIDE - 1), min(max(y - 0.5, 0), SIDE - 1)
+    left, top = math.floor(x), math.floor(y)
+    total = np.zeros(3)
+    for i in (top, top + 1):
+        for j in (left, left + 1):
+            weight = (1 - abs(y - i)) * (1 - abs(x - j))
+            total += weight * image[:, min(i, SIDE - 1), min(j, SIDE - 1)]
+    return total
+
+
+def test_random_warp() -> None:
+    """A point of the output is shifted, sheared, turned and zoomed about the centre: there the value is read."""
+    x, uniform = pictures(4), torch.rand(4, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    got = random_warp(x, uniform, 0.8)
+    for n in range(4):
+        turn, zoom, shear_x, shear_y, shift_x, shift_y = 0.8 * (2 * uniform[n].numpy() - 1)
+        turned = np.array(
+            [
+                [np.cos(turn * np.pi / 6), -np.sin(turn * np.pi / 6)],
+                [np.sin(turn * np.pi / 6), np.cos(turn * np.pi / 6)],
+            ]
+        )
+        matrix = 1.5**zoom * turned @ np.array([[1, 0.3 * shear_x], [0.3 * shear_y, 1]])
+        for i in range(SIDE):
+            for j in range(SIDE):
+                out = np.array([j + 0.5, i + 0.5]) / SIDE * 2 - 1
+                px, py = (matrix @ out + np.array([shift_x, shift_y]) / 4 + 1) / 2 * SIDE
+                np.testing.assert_allclose(got[n, :, i, j], at_border(x[n].numpy(), px, py), atol=1e-12)
 
 
 def test_a_constant_channel_keeps_its_value_under_autocontrast() -> None:

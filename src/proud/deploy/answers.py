@@ -48,9 +48,7 @@ def answers(model: Model, images: Tensor, asked: Asked) -> list[dict[str, Any]]:
             row["set"] = " | ".join(model.classes[k] for k in likely if member[k])
             row["abstain"] = "yes" if threshold is None or sure < threshold else "no"
     if model.prototypes:
-        settings = model.config.get("method_config")
-        tau = float(settings.get("tau_uncertainty", 0.03)) if isinstance(settings, dict) else 0.03
-        found = uncertainty_to_prototypes(features, model.prototypes, tau)
+        found = uncertainty_to_prototypes(features, model.prototypes)
         for row, doubt in zip(rows, found.tolist(), strict=True):
             row["uncertainty"] = round(doubt, 4)
     return rows
@@ -85,7 +83,7 @@ def read_reliability(folder: Path, classes: int, width: int) -> tuple[Trust | No
         trust = read_trust(read_json(folder / "model.json").get("trust"))
         found = load_file(path) if path.is_file() else None
         if found is not None:
-            shapes = {"merged": (classes, width), "center": (width,), "scale": (width,)}
+            shapes = {"merged": (classes, width), "center": (width,), "tau": (1,)}
             for name, shape in shapes.items():
                 if found[name].shape != shape or not found[name].isfinite().all():
                     raise ValueError(f"{PROTOTYPES} does not fit the network")

@@ -49,8 +49,7 @@ def read_spec(given: Any) -> ModelSpec:
         raise ValueError("classes or size out of range")
     if name != "digits" and not known_to_timm(name):
         raise ValueError(f"there is no network {name[:100]!r}")
-    neck = given.get("neck", False) is True
-    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), neck)
+    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]))
 
 
 def known_to_timm(name: str) -> bool:

@@ -80,6 +80,5 @@ def judge(model: Model, domain: UnlabeledDomain) -> tuple[Tensor, Tensor, Tensor
         probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
         return features, probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
     distances, aligned, present = to_prototypes(features, found, domain.name)
-    tau = float(model.config["method_config"]["tau_uncertainty"])
     guess = ops.nearest_prototype(aligned, found[f"site/{domain.name}"], present)
-    return features, guess, ops.uncertainty(distances, tau, present)
+    return features, guess, ops.uncertainty(distances, found["tau"], present)

@@ -124,8 +124,8 @@ class Method:
     def prototypes(self, random: Randomness) -> dict[str, Tensor]:
         """Prototypes of the trained network, where the method has such; called once, after the last epoch.
 
-        `merged` [K,d], and `site/NAME` [K,d] with `present/NAME` [K] of each domain; `center`, `scale` and those of
-        each domain [d] are what unit features are shifted and divided by before angles to them are measured.
+        `merged` [K,d], and `site/NAME` [K,d] with `present/NAME` [K] of each domain; `center` and those of each domain
+        [d] are taken off unit features before angles to them are measured; `tau` [1] is the uncertainty's temperature.
         """
         return {}
 

@@ -48,9 +48,9 @@ class EMAMethod(Method):
         self.average.train()
         self.steps.fill_(epoch * stage.steps)
         # without memory, the average is the network itself: so it is before the main stage
-        self.most_decay.fill_(self.decay_limit(epoch) if stage.name == "main" else 0)
+        self.most_decay.fill_(self.decay_limit(stage, epoch) if stage.name == "main" else 0)
 
-    def decay_limit(self, epoch: int) -> float:
+    def decay_limit(self, stage: Stage, epoch: int) -> float:
         return self.config.ema_decay
 
     def ramp(self, stage: Stage, epochs: int) -> Tensor:

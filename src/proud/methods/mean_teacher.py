@@ -66,7 +66,7 @@ class MeanTeacher(EMAMethod):
 
     # ---- the teacher
 
-    def decay_limit(self, epoch: int) -> float:
+    def decay_limit(self, stage: Stage, epoch: int) -> float:
         return self.config.ema_decay_rampup if epoch < self.config.rampup_epochs else self.config.ema_decay
 
     def update_statistics(self, stage: Stage) -> None:

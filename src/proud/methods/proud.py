@@ -98,7 +98,7 @@ class ProUD(Method):
             mine = [rows[self.sharing.span(len(rows))] for rows in self.chunks(size)]
             chunks = self.feature_chunks(f"dapp-{t}", context.unlabeled, start, size, random)
             known = None if context.known is None else context.known[start + torch.cat(mine)]
-            found = ops.dapp_streamed(chunks, self.config.tau_uncertainty, reduce=self.sharing.sum, known=known)
+            found = ops.dapp_streamed(chunks, self.tau, reduce=self.sharing.sum, known=known)
             found = self.whole(self.revised(found, chunks, known), mine, size)
             self._domains[name] = found
             self.labels[start : start + size] = found.labels
@@ -171,6 +171,11 @@ class ProUD(Method):
         with batch_statistics(self.labeler(), own):
             features, probs = self.encode(images, uniform[:, : len(images)])
         return features[:, :count], probs[:, :count]
+
+    @property
+    def tau(self) -> float:
+        """Temperature of the uncertainty."""
+        return self.config.tau_uncertainty
 
     def labeler(self) -> Net:
         """The network that pseudo-labels."""
@@ -284,10 +289,9 @@ class ProUD(Method):
             self.pseudo_label(random)
         return saved_prototypes(self)
 
-    def alignment(self, domain: int | None = None) -> tuple[Tensor, Tensor]:
-        """What unit features are shifted and divided by before angles are measured; None: in an unseen domain."""
-        one = self.merged.new_ones(self.merged.shape[1])
-        return torch.zeros_like(one), one
+    def center_of(self, domain: int | None = None) -> Tensor:
+        """What is taken off unit features before angles are measured; None: in an unseen domain."""
+        return self.merged.new_zeros(self.merged.shape[1])
 
     def snapshot(self, random: Randomness) -> dict[str, Tensor]:
         return shown_moment(self, random)

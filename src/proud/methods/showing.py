@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 def saved_prototypes(method: ProUD) -> dict[str, Tensor]:
     """See `Method.prototypes`."""
     labeled, present = method.last_labeled
-    center, scale = method.alignment()
-    found = {"merged": method.merged, "center": center, "scale": scale}
+    found = {"merged": method.merged, "center": method.center_of(), "tau": method.merged.new_tensor([method.tau])}
     found |= {"labeled": labeled, "labeled_present": present}
     for t, (name, domain) in enumerate(method.pseudo_labels().items(), start=1):
-        center, scale = method.alignment(t)
         found |= {f"site/{name}": domain.prototypes, f"present/{name}": domain.present}
-        found |= {f"center/{name}": center, f"scale/{name}": scale}
+        found[f"center/{name}"] = method.center_of(t)
     return found
 
 

@@ -126,13 +126,13 @@ def to_prototypes(features: Tensor, found: dict[str, Tensor], site: str = "") ->
     prototypes = found[f"site/{site}" if site else "merged"]
     present = found[f"present/{site}"] if site else prototypes.abs().sum(1) > 0
     unit = torch.nn.functional.normalize(features.float(), dim=1)
-    aligned = (unit - found[f"center{end}"]) / found[f"scale{end}"]
+    aligned = unit - found[f"center{end}"]
     return ops.cosine_distance(aligned, prototypes), aligned, present
 
 
-def uncertainty_to_prototypes(features: Tensor, found: dict[str, Tensor], tau: float) -> Tensor:
+def uncertainty_to_prototypes(features: Tensor, found: dict[str, Tensor]) -> Tensor:
     """Eq. 5 for new images: entropy in nats over the merged prototypes. [N,d] -> [N]."""
     from proud import ops
 
     distances, _, present = to_prototypes(features, found)
-    return ops.uncertainty(distances, tau, present)
+    return ops.uncertainty(distances, found["tau"], present)
