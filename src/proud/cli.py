@@ -103,7 +103,7 @@ def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
     from proud.methods import METHODS, method_config
 
     method, data = peek(argv, "method", "proud"), peek(argv, "data", "embedded")
-    settings = method_config(method, **preset_for(argv, data))
+    settings = method_config(method, **preset_for(argv, data, method))
     parts = {
         "data_and_network": RunConfig,
         f"{method.replace('-', '_')}_method": type(settings),
@@ -123,7 +123,7 @@ def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
     return run_config, settings, options
 
 
-def preset_for(argv: list[str], data: str) -> dict[str, Any]:
+def preset_for(argv: list[str], data: str, method: str) -> dict[str, Any]:
     """The benchmark's settings or, for one's own data, those of the network that suits the images."""
     from proud.data.layouts import find_benchmark
     from proud.presets import preset
@@ -131,7 +131,7 @@ def preset_for(argv: list[str], data: str) -> dict[str, Any]:
     root, labeled, model = (peek(argv, *flag) for flag in (("root", ""), ("labeled", ""), ("model", "auto")))
     benchmark = find_benchmark(data)
     if data == "embedded" or (benchmark and (root or not Path(data).is_dir())):
-        return preset(benchmark.name if benchmark else data)
+        return preset(benchmark.name if benchmark else data, method=method)
     if model == "auto" and labeled:
         from proud.data.benchmarks import catalog_for
         from proud.data.native import native_side
@@ -141,7 +141,7 @@ def preset_for(argv: list[str], data: str) -> dict[str, Any]:
         except UserError:
             if not {"-h", "--help"} & set(argv):
                 raise
-    return preset("", model)
+    return preset("", model, method)
 
 
 def _domains_of(run_config: RunConfig) -> str:

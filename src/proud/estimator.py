@@ -161,7 +161,7 @@ class ProUD:
 
         given = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
         chosen = {name: value for name, value in given.items() if value is not None} | self.settings
-        return method_config(self.method, **preset("python", network) | chosen)
+        return method_config(self.method, **preset("python", network, self.method) | chosen)
 
     def _remember(self, folder: Path, result: dict[str, Any]) -> None:
         import numpy as np

@@ -17,9 +17,19 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100},
 }
 
+# what differs for single methods: proud-plus is done sooner
+OWN: dict[str, dict[str, dict[str, Any]]] = {
+    "proud-plus": {
+        "pacs": {"epochs": 40},
+        "office-home": {"epochs": 40},
+        "digits-dg": {"epochs": 100},
+        "photos": {"epochs": 40},
+        "small": {"epochs": 100},
+    }
+}
 
-def preset(data: str, model: str = "auto") -> dict[str, Any]:
-    """Method settings for a benchmark's name or, for one's own data, for the kind of network."""
-    if data in PRESETS:
-        return PRESETS[data]
-    return PRESETS["small" if model == "digits" else "photos"]
+
+def preset(data: str, model: str = "auto", method: str = "") -> dict[str, Any]:
+    """Settings of a method for a benchmark's name or, for one's own data, for the kind of network."""
+    name = data if data in PRESETS else "small" if model == "digits" else "photos"
+    return PRESETS[name] | OWN.get(method, {}).get(name, {})

@@ -81,7 +81,7 @@ def build(
 ) -> Method:
     spec = model_spec(shape["model"], shape["classes"], shape["size"])
     context = make_context(task.training, spec, device, weights="none", seed=2022, precision=precision)
-    return method_class(name)(method_config(name, **preset(data) | settings), context)
+    return method_class(name)(method_config(name, **preset(data, method=name) | settings), context)
 
 
 def begin(method: Method, number: int, epoch: int, random: Randomness) -> tuple[Stage, dict[str, Tensor]]:

@@ -246,10 +246,7 @@ def test_a_family_differs_in_the_test_domain_alone(arguments: Make) -> None:
     assert len(members) == 2 * 4 * 2 and all(len(found) == 1 for found in members.values())
 
 
-def test_methods_with_the_same_pretraining_share_it(
-    arguments: Make, apart: Apart, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proud.methods.proud.ProUD.MAIN_ONLY", ("udmix", "pml"))
+def test_methods_with_the_same_pretraining_share_it(arguments: Make, apart: Apart) -> None:
     settings: dict[str, Any] = {"seeds": "7", "epochs": 5, "pretrain_epochs": 2}
     together, view = arguments(combos="one:two", methods="proud,proud-no-pml", **settings), Steps()
     assert run(together, view).stopped == ""

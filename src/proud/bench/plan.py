@@ -90,8 +90,7 @@ def make_plan(
         raise UserError(f"A bench needs three domains at least (labeled, unlabeled, test); {bench} has {len(domains)}.")
     chosen = parse_combos(combos, domains)
     values = parse_settings(overrides or {}, methods)
-    base = preset(run.data, run.model)
-    settings = {method: method_config(method, **base | values) for method in methods}
+    settings = {method: method_config(method, **preset(run.data, run.model, method) | values) for method in methods}
     for method, count in (epochs or {}).items():
         settings[method] = replace(settings[method], epochs=count)
     jobs = []

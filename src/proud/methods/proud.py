@@ -6,7 +6,7 @@ Reads as Algorithm 1 of the paper; the equations are in `proud.ops`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from proud.lazy import ops, torch
 from proud.methods.base import VIEW_UNIFORMS, Method, MethodConfig, Stage
@@ -60,6 +60,7 @@ class ProUD(Method):
     ALSO_COMPILED = ("encode",)
     USES_KNOWN = True
     DISTRIBUTED = True
+    MAIN_ONLY: ClassVar[tuple[str, ...]] = tuple(ProUDConfig.__annotations__)
 
     def __init__(self, config: ProUDConfig, context: Context) -> None:
         super().__init__(config, context)
