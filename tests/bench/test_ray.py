@@ -74,6 +74,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_double_nothing(tiny: Path, 
         name, victim = next(iter(held.items()))
         os.kill(victim, signal.SIGKILL)
         wait_for(lambda: workers(out).get(name, victim) != victim, job)  # another process took it over
+        wait_for(lambda: len(list(out.glob("runs/*/run.json"))) > 1, job)  # so that there is something half done
         job.send_signal(signal.SIGINT)
         text, _ = job.communicate(timeout=60)
         assert job.returncode == 130 and "The same command goes on" in text, text
