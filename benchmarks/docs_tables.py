@@ -66,10 +66,10 @@ def speed() -> str:
     return table(header, rows) + ratio + source("speed-digits.json", digits) + source("speed-pacs.json", pacs)
 
 
-def explore_digits() -> str:
-    """Variants on the development cells of Digits-DG: test accuracy over the main phase."""
+def explored(data: str) -> str:
+    """Variants on the development cells: test accuracy over the main phase."""
     rows = []
-    for run in read("explore/digits-dg.jsonl"):
+    for run in read(f"explore/{data}.jsonl"):
         variant = run["variant"]
         settings = ", ".join(f"{key} {value}" for key, value in variant.items() if key not in ("name", "method"))
         trail = " → ".join(f"{point['test_accuracy']:.1f} ({point['epoch']})" for point in run["trail"])
@@ -79,12 +79,30 @@ def explore_digits() -> str:
             for name, domain in last.items()
             if isinstance(domain, dict) and "pseudo" in domain
         )
-        rows.append([run["cell"], variant["method"], settings or "–", trail, labels])
-    header = ["cell", "method", "settings", "test accuracy (epoch)", "pseudo-labels / classifier at the end, %"]
+        rows.append([run["cell"], variant["method"], settings or "–", trail, labels, run["commit"][:7]])
+    header = [
+        "cell",
+        "method",
+        "settings",
+        "test accuracy (epoch)",
+        "pseudo-labels / classifier at the end, %",
+        "commit",
+    ]
     return (
-        table(header, rows)
-        + "\n`benchmarks/results/explore/digits-dg.jsonl`, made by `benchmarks/explore.py`; seed 7.\n"
+        table(header, rows) + f"\n`benchmarks/results/explore/{data}.jsonl`, made by `benchmarks/explore.py`; seed 7.\n"
     )
+
+
+def precision() -> str:
+    """bf16 against fp32."""
+    found = read("precision.json")
+    rows = [
+        [name, *(f"{value:.1f}" for value in found["accuracy"][name]), f"{found['means'][name]:.2f}"]
+        for name in ("bf16", "fp32")
+    ]
+    text = f"\nThe means differ by {abs(found['difference']):.2f} points (bar: 1).\n"
+    header = ["precision", *(f"run {n + 1}" for n in range(len(rows[0]) - 2)), "mean"]
+    return table(header, rows) + text + source("precision.json", found)
 
 
 def small_sizes() -> Any:
@@ -96,7 +114,9 @@ def small_sizes() -> Any:
 
 TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
-    "explore-digits": explore_digits,
+    "precision": precision,
+    "explore-digits": lambda: explored("digits-dg"),
+    "explore-pacs": lambda: explored("pacs"),
     "trust": lambda: trust_table(read("trust.json")),
     "diagnosis": lambda: diagnosis_table(read("diagnosis.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),

@@ -48,7 +48,7 @@ class ProUDConfig(MethodConfig):
     """use the prototype merging loss"""
     joint_forward: bool = True
     """mixed images and those for the merging loss share one forward pass (and its batch statistics)"""
-    dapp_bn: Literal["running", "domain"] = "running"
+    dapp_bn: Literal["running", "domain"] = "domain"
     """batch-norm statistics for pseudo-labeling: the network's running ones, or the domain's own"""
     pml_views: Literal["originals", "either", "all"] = "originals"
     """images in the merging loss: augmented originals, these or their NoiseMix copies by turns, or both"""
@@ -70,6 +70,8 @@ class ProUD(Method):
         any_length(self.index.order)
         rows, device = len(context.unlabeled), context.device
         self._domains: dict[str, PseudoLabels] = {}
+        norms = torch.nn.modules.batchnorm._BatchNorm
+        self.own_statistics = config.dapp_bn == "domain" and any(isinstance(m, norms) for m in self.net.modules())
         # the pseudo-labeled data sets D̃_t under the rows of their union, and the merged prototypes C̄
         self.labels = any_length(torch.zeros(rows, dtype=torch.int64, device=device))
         self.uncertainty = any_length(torch.zeros(rows, device=device))
@@ -151,7 +153,7 @@ class ProUD(Method):
     @property
     def sharing(self) -> Group:
         """Who passes over the domains together. A domain's own batch statistics need whole chunks on every process."""
-        return self.context.group if self.config.dapp_bn == "running" else ALONE
+        return ALONE if self.own_statistics else self.context.group
 
     def views_of(self, pool: ImagePool, rows: Tensor, spare: Tensor, purpose: str, random: Randomness) -> Chunk:
         """Unit features [R, n, d] and probabilities [R, n, K] of R augmented views of this process's n of the rows.
@@ -165,7 +167,7 @@ class ProUD(Method):
         if not count:
             widths = (self.net.num_features, self.context.classes)
             return uniform.new_zeros(views, 0, widths[0]), uniform.new_zeros(views, 0, widths[1])
-        own = self.config.dapp_bn == "domain"
+        own = self.own_statistics
         compiled = self.context.device.type == "cuda" and self.sharing.size == 1
         if own or compiled:
             images = torch.cat([images, pool.take(spare[: chunk - count])])

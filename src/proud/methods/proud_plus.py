@@ -7,7 +7,7 @@ and trusts certain ones more; labeled images are also learned as they are; weigh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from proud.lazy import ops, torch
 from proud.methods.base import VIEW_UNIFORMS
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 class ProUDPlusConfig(ProUDConfig):
     alpha: float = 1.0
     """weight of the prototype merging loss"""
-    dapp_bn: Literal["running", "domain"] = "domain"
-    """batch-norm statistics for pseudo-labeling: the network's running ones, or the domain's own"""
     center: bool = True
     """take a domain's mean off its unit features before angles are measured, in DaPP and in the merging loss"""
     spread: float = 2.0
