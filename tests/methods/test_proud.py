@@ -165,3 +165,22 @@ def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
     torch.testing.assert_close(warped, ops.random_warp(plain, uniform[:, 9:], 1.0))
     uniform[:, 9:] = 0.5  # no turn, zoom, shear or shift
     torch.testing.assert_close(method.training_view(images, uniform), plain, atol=1e-5, rtol=1e-5)
+
+
+def test_loaded_optimizer_state_has_the_memory_layout_of_its_parameters() -> None:
+    """Fused steps on CUDA, where networks are channels-last, refuse anything else."""
+
+    def channels_last() -> Any:
+        method, random = build("proud")
+        method.net.to(memory_format=torch.channels_last)
+        return method, random
+
+    method, random = channels_last()
+    stage = method.stages()[-1]
+    method.step(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
+    fresh, _ = channels_last()
+    fresh.load_state_dict({name: value.contiguous() for name, value in method.state_dict().items()})
+    for parameter, fields in fresh.optimizer.state.items():
+        assert fields["momentum_buffer"].stride() == parameter.stride()
+    for name, value in method.state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], value)
