@@ -17,9 +17,11 @@ from safetensors.torch import load_file
 from together import RUNS, one_run
 
 from proud.config import Options, RunConfig
-from proud.methods import method_config
+from proud.errors import UserError
+from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import Context
 from proud.methods.group import Group
+from proud.training.distributed import check_method
 from proud.training.loop import Progress, Stopped
 from proud.training.run import train
 from toy import write_folders
@@ -99,6 +101,17 @@ def test_what_cannot_be_shared_is_refused_in_one_sentence_told_once(folders: tup
     ]
     assert second == ["silent", "silent"]
     assert not (folders[1] / "refused").exists()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_only_what_was_made_for_it_is_shared(name: str) -> None:
+    """A method that builds on source-only training does not inherit that it can be shared."""
+    group = Group()
+    group.size = 2
+    if name.startswith(("proud", "erm")):
+        return check_method(group, name, method_class(name), 8)
+    with pytest.raises(UserError, match="one process only"):
+        check_method(group, name, method_class(name), 8)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

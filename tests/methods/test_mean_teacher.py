@@ -160,12 +160,3 @@ def test_resumed_equals_uninterrupted(name: str) -> None:
     rest.load_state_dict(state(part))
     epoch(rest, main, 1)
     assert same(state(rest), state(whole))
-
-
-@pytest.mark.parametrize("name", EMA_METHODS)
-def test_the_losses_trace_into_one_graph(name: str) -> None:
-    method = make(name)
-    stage, rows, draws = main_batch(method)
-    plain = method.losses(stage, rows, draws)
-    traced = torch.compile(method.losses, fullgraph=True, backend="eager", dynamic=False)
-    torch.testing.assert_close(traced(stage, rows, draws), plain)

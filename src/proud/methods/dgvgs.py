@@ -32,6 +32,7 @@ class DGvGSConfig(MethodConfig):
 class DGvGS(ERM):
     Config = DGvGSConfig  # type: ignore[assignment]
     config: DGvGSConfig  # type: ignore[assignment]
+    DISTRIBUTED = False  # gradients are edited before anyone could average them
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
         from proud.randomness import Draw

@@ -41,6 +41,7 @@ class L2DConfig(MethodConfig):
 class L2D(ERM):
     Config = L2DConfig  # type: ignore[assignment]
     config: L2DConfig  # type: ignore[assignment]
+    DISTRIBUTED = False  # contrast and discrepancy compare all images of the batch
 
     def __init__(self, config: L2DConfig, context: Context) -> None:
         from proud.methods.style import StyleGenerator, Variational

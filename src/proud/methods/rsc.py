@@ -40,6 +40,7 @@ class RSCConfig(ERMConfig):
 class RSC(ERM):
     Config = RSCConfig
     config: RSCConfig
+    DISTRIBUTED = False  # the hardest hit are chosen from the whole batch
     LOOKS_AHEAD = True  # the challenged share grows with the share of all steps that is done
 
     def __init__(self, config: RSCConfig, context: Context) -> None:
