@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from proud.config import Options
 from proud.data.domain import Audit, EvaluationData, LabeledDomain, Task
+from proud.deploy.predict import load_model
 from proud.evaluation import Evaluator
 from proud.methods import METHODS, method_class
 from proud.methods.context import make_context
@@ -48,6 +49,13 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
+def accuracy_of_the_saved(folder: Path, task: Task) -> float:
+    """What predicts later is the network that was evaluated."""
+    test = task.evaluation.test
+    assert test is not None
+    return (load_model(folder, "cpu").logits(test.images).argmax(1) == test.labels).float().mean().item()
+
+
 def build(name: str, task: Task, folder: Path, **settings: Any) -> Loop:
     spec = model_spec("digits", len(task.training.classes), SIDE)
     device = torch.device("cpu")
@@ -75,6 +83,7 @@ def test_same_seed_same_weights_killed_or_not(name: str, tmp_path: Path, monkeyp
         run(name, tmp_path / "c", task, watch=stop_halfway)
     assert run(name, tmp_path / "c", task, resume=True) == records
     assert same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+    assert accuracy_of_the_saved(tmp_path / "c", task) == pytest.approx(records[-1]["test_accuracy"])
 
 
 @every_method

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 import torch
 from toy_context import accuracy, same_weights, toy_context, toy_method, train
 
+from proud import ops
 from proud.methods.eid import clean_first, information_maximization, place_of, remember_count, smallest
 from proud.methods.mcd import discrepancy, update
 from proud.methods.mixstyle import mix_style
-from proud.models import build_net, model_spec
+from proud.models import Net, build_net, model_spec
 from proud.randomness import Randomness
 
 
@@ -117,6 +119,66 @@ def test_adaptation_plays_the_minimax_game() -> None:
     assert all(torch.equal(a, b) for a, b in zip(kept, heads(), strict=True))
 
 
+def test_an_adaptation_step_is_that_of_the_paper() -> None:
+    """A, B and four times C, written out with plain gradients on copies of the networks."""
+    method = toy_method("eid", momentum=0.0, lr=0.05, weight_decay=0.0)
+    adapter, generator = method.adapters[0], torch.Generator().manual_seed(0)
+    x, x_target = (torch.randn(6, 3, 16, 16, generator=generator) for _ in range(2))
+    labels = torch.tensor([0, 1, 2, 2, 1, 0])
+    features, first, second = (
+        copy.deepcopy(module) for module in (adapter.net.backbone, adapter.net.head, adapter.second)
+    )
+
+    def source() -> torch.Tensor:
+        z = features(x)
+        return sum(torch.nn.functional.cross_entropy(head(z), labels) for head in (first, second))
+
+    def apart() -> torch.Tensor:
+        z = features(x_target)
+        return (first(z).softmax(1) - second(z).softmax(1)).abs().mean()
+
+    def descend(loss: torch.Tensor, *modules: torch.nn.Module) -> None:
+        parameters = [p for module in modules for p in module.parameters()]
+        with torch.no_grad():
+            for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                p -= 0.05 * gradient
+
+    learned = source().item()
+    descend(source(), features, first, second)
+    descend(source() - apart(), first, second)
+    for _ in range(4):
+        last = apart().item()
+        descend(apart(), features)
+    found = adapter.step(x, lambda logits: torch.nn.functional.cross_entropy(logits, labels), x_target, 4)
+    assert found["loss"].item() == pytest.approx(learned, rel=1e-5)
+    assert found["discrepancy"].item() == pytest.approx(last, rel=1e-4)
+    for mine, theirs in ((adapter.net.backbone, features), (adapter.net.head, first), (adapter.second, second)):
+        for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_each_domain_is_labeled_by_its_own_model_and_cleaned_by_both_networks() -> None:
+    method = toy_method("eid", epochs=3, pretrain_epochs=0)
+    train(method, until=("adapt-2-2", 0))
+    context, kept = method.context, method.kept
+
+    def logits(net: Net, t: int) -> torch.Tensor:
+        rows = torch.arange(context.unlabeled.sizes[t]) + context.unlabeled.starts[t]
+        x = ops.evaluation_view(context.unlabeled.take(rows), context.size, context.mean, context.std)
+        with torch.no_grad():
+            return net(x)[1]
+
+    for t in range(2):
+        rows = method.rows_of(t)
+        order, labels, count = clean_first(logits(method.net, t), logits(method.second, t), 0.4)
+        assert kept["clean_count"][t] == count
+        assert torch.equal(kept["clean_rows"][rows][:count], rows.start + order[:count])
+        assert torch.equal(kept["clean_labels"][rows][:count], labels[order[:count]])
+    method.begin_epoch(method.stages()[-1], 0, Randomness(0, context.device))
+    for t, adapter in enumerate(method.adapters):
+        assert torch.equal(kept["labels"][method.rows_of(t)], logits(adapter.net, t).argmax(1))
+
+
 @pytest.mark.parametrize("domains", [1, 2, 5])
 def test_stages_share_the_budget(domains: int) -> None:
     context = toy_context(domains)
@@ -168,6 +230,8 @@ def test_each_network_learns_what_the_other_finds_easy() -> None:
         torch.nn.functional.cross_entropy(n(views[0])[1], context.labels[:12]) for n in (method.net, method.second)
     )
     torch.testing.assert_close(found["true"], true)
+    infomax = sum(information_maximization(found) for found in logits)
+    torch.testing.assert_close(found["loss"], true + float(expected) + infomax)
 
 
 def test_later_rounds_learn_more_slowly() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from toy_context import accuracy, same_weights, toy_context, toy_method, train
 
+from proud.methods.l2d import L2D
 from proud.methods.style import (
     StyleGenerator,
     class_mmd,
@@ -125,11 +126,50 @@ def test_class_mmd_against_loops() -> None:
     assert class_mmd(first, first, labels, 4).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_the_two_optimizers_take_turns() -> None:
-    method = toy_method("l2d", style_lr=1.0)
+def one_batch(**settings: float) -> tuple:
+    method = toy_method("l2d", **settings)
     stage, random = method.stages()[0], Randomness(0, method.context.device)
     method.begin_epoch(stage, 0, random)
-    rows, draws = {"labeled": torch.arange(12)}, random.draws(method.draws(stage))
+    return method, stage, {"labeled": torch.arange(12)}, random.draws(method.draws(stage))
+
+
+def seen(method: L2D, draws: dict, filters: torch.Tensor, branches: torch.Tensor) -> tuple:
+    """Images, restyled images, and the features of both, with pixels put together by hand."""
+    context = method.context
+    x = method.view(context.labeled.take(torch.arange(12)), draws["augment"])
+    pixels = 1 / (1 + torch.exp(-method.generator(x, filters, branches)))
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (context.mean, context.std))
+    restyled = 0.6 * (pixels - mean) / std + 0.4 * x
+    return x, restyled, method.net(x)[0], method.net(restyled)[0]
+
+
+def test_the_networks_loss_is_the_sum_of_its_parts() -> None:
+    method, stage, rows, draws = one_batch(contrast_weight=0.7, likelihood_weight=0.3)
+    labels = method.context.labels[:12]
+    with torch.no_grad():
+        found = method.losses(stage, rows, draws)
+        x, restyled, z, z_restyled = seen(method, draws, draws["filters"], draws["branches"])
+        both = labels.repeat(2)
+        ce = torch.nn.functional.cross_entropy(torch.cat([method.net(x)[1], method.net(restyled)[1]]), both)
+        unit = torch.nn.functional.normalize(torch.cat([z, z_restyled]), dim=1)
+        contrast = supervised_contrast(unit, both, 0.07)
+        likelihood = log_likelihood(*method.variational(z), z_restyled)
+    torch.testing.assert_close(found["loss"], ce + 0.7 * contrast - 0.3 * likelihood, rtol=1e-4, atol=1e-5)
+
+
+def test_the_generator_lowers_information_and_keeps_classes_in_place() -> None:
+    method, _, rows, draws = one_batch(beta=0.3)
+    with torch.no_grad():
+        found = method.style_losses(rows["labeled"], draws)
+        _, _, z, z_restyled = seen(method, draws, method.generator.fixed, torch.ones(method.generator.branches))
+        information = mutual_information_bound(*method.variational(z), z_restyled)
+        moved = class_mmd(z_restyled, z, method.context.labels[:12], 3)
+    torch.testing.assert_close(found["style"], moved + 0.3 * information, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found["information"], information, rtol=1e-4, atol=1e-5)
+
+
+def test_the_two_optimizers_take_turns() -> None:
+    method, stage, rows, draws = one_batch(style_lr=1.0)
     before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
     method.step(stage, rows, draws)
     middle = method.style_losses(rows["labeled"], draws)["style"]

@@ -45,6 +45,8 @@ class ProUDPlusConfig(ProUDConfig):
     """weight of a cross-entropy on the labeled images themselves, which pass through the network anyway"""
     warp: float = 0.5
     """strength of turning, zooming, shearing and shifting images that are learned from (0 to 1)"""
+    recolor: bool = False
+    """change colours of about every second image that is learned from, by an operation of RandAugment"""
     ema_epochs: float = 10.0
     """epochs over which weights are averaged; the average pseudo-labels, is evaluated and saved; 0 turns it off"""
 
@@ -52,7 +54,10 @@ class ProUDPlusConfig(ProUDConfig):
 class ProUDPlus(ProUD, EMAMethod):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig  # type: ignore[assignment]
-    MAIN_ONLY = (*ProUD.MAIN_ONLY, *(name for name in ProUDPlusConfig.__annotations__ if name != "warp"))
+    MAIN_ONLY = (
+        *ProUD.MAIN_ONLY,
+        *(name for name in ProUDPlusConfig.__annotations__ if name not in ("warp", "recolor")),
+    )
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -71,15 +76,19 @@ class ProUDPlus(ProUD, EMAMethod):
         memory = self.config.ema_epochs * stage.steps
         return 1 - 1 / memory if memory > 1 else 0.0
 
-    # ---- warped images
+    # ---- stronger views
 
     @property
     def view_uniforms(self) -> int:  # type: ignore[override]
-        return VIEW_UNIFORMS + (ops.RANDOM_WARP_UNIFORMS if self.config.warp else 0)
+        return VIEW_UNIFORMS + ops.RANDOM_WARP_UNIFORMS + ops.RANDOM_RECOLOR_UNIFORMS
 
     def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
-        x = self.view(images, uniform[:, :VIEW_UNIFORMS])
-        return ops.random_warp(x, uniform[:, VIEW_UNIFORMS:], self.config.warp) if self.config.warp else x
+        context, config = self.context, self.config
+        simple, warp, recolor = uniform.split([VIEW_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_RECOLOR_UNIFORMS], 1)
+        x = self.view(images, simple)
+        if config.recolor:
+            x = ops.random_recolor(x, recolor, context.mean, context.std)
+        return ops.random_warp(x, warp, config.warp) if config.warp else x
 
     # ---- prototypes and classifier decide together
 

@@ -40,12 +40,15 @@ from proud.ops.prototypes import (
 from proud.ops.randaugment import (
     RAND_AUGMENT_OPS,
     RAND_AUGMENT_UNIFORMS,
+    RANDOM_RECOLOR_UNIFORMS,
     RANDOM_WARP_UNIFORMS,
     rand_augment,
+    random_recolor,
     random_warp,
 )
 
 __all__ = [
+    "RANDOM_RECOLOR_UNIFORMS",
     "RANDOM_WARP_UNIFORMS",
     "RAND_AUGMENT_OPS",
     "RAND_AUGMENT_UNIFORMS",
@@ -80,6 +83,7 @@ __all__ = [
     "normalize",
     "prototype_merging_loss",
     "rand_augment",
+    "random_recolor",
     "random_warp",
     "same_convolution",
     "sample_match",
