@@ -54,10 +54,7 @@ class ProUDPlusConfig(ProUDConfig):
 class ProUDPlus(ProUD, EMAMethod):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig  # type: ignore[assignment]
-    MAIN_ONLY = (
-        *ProUD.MAIN_ONLY,
-        *(name for name in ProUDPlusConfig.__annotations__ if name not in ("warp", "recolor")),
-    )
+    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"warp", "recolor"})
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, context)

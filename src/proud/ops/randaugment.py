@@ -88,7 +88,7 @@ def random_warp(x: Tensor, uniform: Tensor, strength: float) -> Tensor:
 
 
 def random_recolor(x: Tensor, uniform: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """One operation of RandAugment per image, of which 7 of 13 are photometric and the others leave it. [N,3,S,S], [N,2].
+    """One operation of RandAugment per image; 7 of 13 are photometric, the others leave it. [N,3,S,S], [N,2].
 
     The images are normalised with mean and std, before and after.
     """
