@@ -230,7 +230,7 @@ def test_each_network_learns_what_the_other_finds_easy() -> None:
         torch.nn.functional.cross_entropy(n(views[0])[1], context.labels[:12]) for n in (method.net, method.second)
     )
     torch.testing.assert_close(found["true"], true)
-    infomax = sum(information_maximization(found) for found in logits)
+    infomax = sum(information_maximization(predicted) for predicted in logits)
     torch.testing.assert_close(found["loss"], true + float(expected) + infomax)
 
 
