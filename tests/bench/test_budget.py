@@ -18,12 +18,24 @@ SETTINGS = {"batch_size": 8, "pretrain_epochs": 3}
         ("erm", 1),
         ("erm-noisemix", 2),
         ("mean-teacher", 2),
+        ("mean-teacher-noisemix", 4),
+        ("mixmatch", 3),
+        ("mixmatch-noisemix", 6),
         ("fixmatch", 3),
+        ("fixmatch-noisemix", 5),
         ("rsc", 1),
+        ("rsc-noisemix", 2),
+        ("l2d", 4),
+        ("dgvgs", 1),
     ],
 )
 def test_images_are_counted(method: str, main: float) -> None:
+    """As the tables of docs/methods.md say."""
     assert images_per_batch_image(method, SETTINGS)["main"] == main
+
+
+def test_images_are_counted_over_all_networks() -> None:
+    assert images_per_batch_image("eid", SETTINGS) == {"adapt": 5, "teach": 4}
 
 
 def test_proud_itself_gets_its_own_epochs() -> None:

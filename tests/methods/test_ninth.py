@@ -1,9 +1,10 @@
-"""The example of docs/methods.md is run as it stands there: a new method takes one file and one line."""
+"""docs/methods.md: its example is run as it stands there, and it explains every setting of the methods."""
 
 from __future__ import annotations
 
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +12,8 @@ import pytest
 
 from proud.cli import train_arguments
 from proud.config import Options
-from proud.methods import METHODS
+from proud.methods import METHODS, method_class
+from proud.methods.base import MethodConfig
 from proud.training.run import train
 from toy import toy_run, toy_settings, toy_task
 
@@ -45,3 +47,10 @@ def test_the_example_trains_and_learns(ninth: str, tmp_path: Path) -> None:
 def test_the_example_has_flags(ninth: str) -> None:
     _, settings, _ = train_arguments(["--method", ninth, "--labeled", "pen", "--entropy-weight", "0.5"])
     assert settings.entropy_weight == 0.5
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not name.startswith("proud")])
+def test_every_setting_is_explained(name: str) -> None:
+    own = {field.name for field in fields(method_class(name).Config)} - {field.name for field in fields(MethodConfig)}
+    text = PAGE.read_text(encoding="utf-8")
+    assert [setting for setting in sorted(own) if f"`{setting}`" not in text] == []
