@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from proud import ops
@@ -37,7 +38,7 @@ def suggest(arguments: LabelNextArguments) -> dict[str, int]:
     rows, counts = [], {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
-        features, guess, doubt = judge(model, domain)
+        features, guess, doubt = judge(model, domain, task.training.labeled.labels)
         chosen = choose_images(features, doubt, arguments.k, domain.known).tolist()
         for row in chosen:
             named = model.classes[int(guess[row])]
@@ -72,13 +73,26 @@ def read_task(model: Model, folder: Path, data: str, root: str) -> Task:
     return state_labels(task, read_labels(labels), labels) if labels else task
 
 
-def judge(model: Model, domain: UnlabeledDomain) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, guessed class and uncertainty: by the site's prototypes or, without such, by the classifier."""
+def judge(model: Model, domain: UnlabeledDomain, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, guessed class and uncertainty, found as in training: by the site's prototypes, with or without the
+    classifier, or by the classifier alone. `labels` are the labeled domain's."""
     features, logits = model.outputs(domain.images)
+    probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
     found = model.prototypes or {}
     if f"site/{domain.name}" not in found:
-        probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
         return features, probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
     distances, aligned, present = to_prototypes(features, found, domain.name)
+    settings = model.config.get("method_config", {})
+    if settings.get("classifier"):
+        guess, doubt, _ = ops.consensus(
+            distances.unsqueeze(0),
+            probabilities(logits).unsqueeze(0),
+            found["tau"],
+            present,
+            classifier=settings["classifier"],
+            balance=settings.get("balance", 0.0),
+            prior=torch.bincount(labels, minlength=len(model.classes)) / len(labels),
+        )
+        return features, guess, doubt
     guess = ops.nearest_prototype(aligned, found[f"site/{domain.name}"], present)
     return features, guess, ops.uncertainty(distances, found["tau"], present)

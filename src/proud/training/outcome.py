@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.nn.functional import normalize
+
+from proud import ops
+from proud.evaluation import forward_all
 from proud.training.files import replacing, write_json, write_tensors
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
@@ -26,6 +31,8 @@ def save_trust(
 ) -> dict[str, Any] | None:
     """Writes all but the calibration, which belongs in model.json: None without validation images."""
     if prototypes:
+        if getattr(loop.method, "own_statistics", False):
+            prototypes = as_deployed(loop, prototypes)
         with replacing(folder / "prototypes.safetensors") as part:
             write_tensors(part, prototypes, "proud-prototypes-1")
     sites = diagnose(records, _images_to_look_at(loop))
@@ -38,6 +45,28 @@ def save_trust(
     trust = fit_trust(*outputs["val"])
     # measured on the unseen domain, never fitted there
     return trust.as_json() | ({"test": measure(trust, *outputs["test"])} if "test" in outputs else {})
+
+
+def as_deployed(loop: Loop, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same prototypes in the features of the saved network.
+
+    DaPP with a domain's own batch statistics has features that no image has that comes alone. So the means under the
+    last pseudo-labels are taken again, over the features that `proud predict` computes.
+    """
+    method, training = loop.method, loop.task.training
+    context, pseudo, kept = method.context, method.pseudo_labels(), dict(found)
+    centred = bool(getattr(method.config, "center", False))
+    centers, domains = [], []
+    for name, images in (("", training.labeled.images), *((each.name, each.images) for each in training.unlabeled)):
+        features, _ = forward_all(method.network(), images, context.spec, context.device, "fp32")
+        unit = normalize(features, dim=1)
+        centers.append(unit.mean(0) if centred else torch.zeros_like(unit[0]))
+        labels = pseudo[name].labels if name else context.labels
+        domains.append(ops.hard_prototypes(normalize(unit - centers[-1], dim=1), labels, context.classes))
+        keys = (f"site/{name}", f"present/{name}") if name else ("labeled", "labeled_present")
+        kept |= dict(zip(keys, domains[-1], strict=True))
+        kept |= {f"center/{name}": centers[-1]} if name else {}
+    return kept | {"merged": ops.merge_prototypes(domains), "center": torch.stack(centers).mean(0)}
 
 
 def save_outputs(folder: Path, outputs: dict[str, tuple[Tensor, Tensor]]) -> None:

@@ -13,6 +13,8 @@ from proud import ops
 from proud.data.domain import LabeledDomain, Task, UnlabeledDomain
 from proud.evaluation import Evaluator, forward_all
 from proud.methods.base import Method
+from proud.methods.statistics import batch_statistics
+from proud.models import ModelSpec, Net
 from proud.randomness import Randomness
 from proud.training.files import replacing, write_tensors
 from proud.training.gallery import certain_images, pair_origins
@@ -24,6 +26,7 @@ MOMENTS = ("first", "middle", "last")
 MOST_ROWS = 500
 FEATURE_BYTES = 5_000_000  # for all domains and moments together
 PAIR_SIDE = 64
+OWN_BATCH = 128
 
 
 def moment_of(epoch: int, epochs: int) -> str | None:
@@ -47,7 +50,9 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
     tensors: dict[str, Tensor] = {}
     for key, domain in domains:
         rows = shown_rows(len(domain.images), net.num_features, len(domains))
-        features, logits = forward_all(net, domain.images[rows], context.spec, context.device, context.precision)
+        own = key != "test" and getattr(method, "own_statistics", False)
+        forward = own_statistics if own else forward_all
+        features, logits = forward(net, domain.images[rows], context.spec, context.device, context.precision)
         tensors |= {f"{key}/rows": rows, f"{key}/features": features.half(), f"{key}/logits": logits.half()}
         if isinstance(domain, LabeledDomain):
             tensors[f"{key}/labels"] = domain.labels[rows]
@@ -65,6 +70,21 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
         tensors[key] = value.half() if value.dtype == torch.float32 and value.ndim > 1 else value
     with replacing(path) as part:
         write_tensors(part, tensors, "proud-snapshot-1")
+
+
+@torch.no_grad()
+def own_statistics(
+    net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str
+) -> tuple[Tensor, Tensor]:
+    """`forward_all` with the domain's own batch statistics, as the prototypes were made that are shown among them."""
+    found = []
+    with batch_statistics(net, own=True):
+        for part in images.tensor_split(-(-len(images) // OWN_BATCH)):  # of equal size: no small last one
+            x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                features, logits = net(x)
+            found.append((features.float(), logits.float()))
+    return torch.cat([features for features, _ in found]), torch.cat([logits for _, logits in found])
 
 
 def _pseudo_labels(

@@ -1,0 +1,144 @@
+"""Stated labels, saved prototypes and label-next under centred features, consensus and batch norm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_known import with_known
+
+import oracle
+from proud import ops
+from proud.config import Options
+from proud.data.arrays import assemble_arrays
+from proud.data.domain import Task
+from proud.deploy.predict import load_model
+from proud.deploy.suggest import judge
+from proud.evaluation import Evaluator
+from proud.methods import method_class
+from proud.methods.context import make_context
+from proud.models import model_spec
+from proud.randomness import Randomness
+from proud.training.run import train
+from proud.training.snapshot import save_snapshot
+from toy import CLASSES, as_domain, toy_images, toy_run, toy_settings, toy_task
+
+
+def pseudo_labeled(name: str, task: Task, model: str = "digits") -> tuple[Any, Randomness]:
+    """A method right after pseudo-labeling."""
+    spec = model_spec(model, len(CLASSES), task.size)
+    context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=3, precision="fp32")
+    method = method_class(name)(toy_settings(name), context)
+    random = Randomness(3, context.device)
+    random.begin_epoch("main", 0)
+    method.begin_epoch(method.stages()[1], 0, random)
+    return method, random
+
+
+@pytest.mark.parametrize("name", ["proud", "proud-plus"])
+def test_a_stated_label_enters_its_own_domains_prototypes_alone(name: str) -> None:
+    task = toy_task(per_class=3)
+    before, random = pseudo_labeled(name, task)
+    first = before.pseudo_labels()["hidden 1"].labels
+    wanted = {row: int(first[row] + 1 + row % 3) % 4 for row in (1, 5, 6)}
+    stated = with_known(task, wanted)
+    after, random = pseudo_labeled(name, stated)
+    chunks = after.feature_chunks("dapp-0", after.context.unlabeled, 0, len(first), random)
+    features, probs = (torch.cat(parts, 1) for parts in zip(*chunks(), strict=True))
+    known = stated.training.unlabeled[0].known
+    by_hand = ops.dapp(features, probs, after.tau, known)
+    found = after.pseudo_labels()["hidden 1"]
+    assert torch.allclose(found.prototypes, by_hand.prototypes, atol=1e-5)
+    assert not torch.allclose(found.prototypes, before.pseudo_labels()["hidden 1"].prototypes, atol=1e-3)
+    for row, label in wanted.items():  # nothing that follows takes it back
+        assert (found.labels[row], found.uncertainty[row]) == (label, 0)
+        assert (after.labels[row], after.uncertainty[row]) == (label, 0)
+    other, same = (method.pseudo_labels()["hidden 2"] for method in (before, after))
+    assert torch.equal(other.prototypes, same.prototypes)
+    assert torch.equal(other.labels, same.labels)
+    assert all(map(torch.equal, before.last_labeled, after.last_labeled))
+    assert not torch.equal(before.merged, after.merged)
+
+
+def network_task(size: int) -> Task:
+    """Three domains whose images fit a network of this size."""
+    hidden = [as_domain(f"hidden {t}", *toy_images(t, 6)) for t in (1, 2)]
+    return assemble_arrays(toy_images(0, 12), hidden, toy_images(3, 3), size=size, val=0.2, seed=1)
+
+
+@pytest.fixture(scope="module", params=["proud", "proud-plus"])
+def normed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Task]:
+    """A run of a network with batch norm."""
+    folder, task = tmp_path_factory.mktemp("normed"), network_task(32)
+    options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
+    run = toy_run(request.param, task, model="test_resnet", weights="none", val=0.2)
+    train(run, toy_settings(request.param, epochs=2, pretrain_epochs=2), options, task=task)
+    return folder, task
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_saved_prototypes_are_of_the_features_that_predictions_have(normed: tuple[Path, Task]) -> None:
+    """In training, a domain's own batch statistics shape its features; an image that comes alone has none."""
+    folder, task = normed
+    model = load_model(folder, "cpu")
+    assert model.prototypes is not None
+    saved = {key: value.double().numpy() for key, value in model.prototypes.items()}
+    features = unit(model.outputs(task.training.labeled.images)[0].double().numpy())
+    centred = model.config["method"] == "proud-plus"
+    own = unit(features - features.mean(0)) if centred else features
+    for label in range(4):
+        mean = own[task.training.labeled.labels.numpy() == label].mean(0)
+        assert saved["labeled"][label] == pytest.approx(mean, abs=1e-5)
+    centers = [features.mean(0)]
+    for domain in task.training.unlabeled:
+        site = unit(model.outputs(domain.images)[0].double().numpy())
+        centers.append(site.mean(0))
+        assert saved[f"center/{domain.name}"] == pytest.approx(centers[-1] if centred else 0 * centers[-1], abs=1e-5)
+    assert saved["center"] == pytest.approx(np.mean(centers, 0) if centred else 0 * centers[0], abs=1e-5)
+    there = np.stack([saved["labeled_present"], *(saved[f"present/hidden {t}"] for t in (1, 2))])[..., None]
+    every = np.stack([saved["labeled"], *(saved[f"site/hidden {t}"] for t in (1, 2))])
+    assert saved["merged"] == pytest.approx((every * there).sum(0) / there.sum(0).clip(1), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["proud", "proud-plus", "mean-teacher"])
+def test_maps_show_features_of_the_kind_that_prototypes_are_made_of(name: str, tmp_path: Path) -> None:
+    task = network_task(32)
+    method, random = pseudo_labeled(name, task, "test_resnet")
+    evaluator = Evaluator(task.evaluation, method.context.spec, torch.device("cpu"), "fp32")
+    save_snapshot(tmp_path / "first.safetensors", method, task, evaluator, random)
+    shown = load_file(tmp_path / "first.safetensors")
+    net, spec = method.network(), method.context.spec
+    for key, domain in (("unlabeled/hidden 1", task.training.unlabeled[0]), ("test", task.evaluation.test)):
+        net.train(name.startswith("proud") and key != "test")
+        for module in net.modules():
+            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+                module.momentum = 0.0  # look, but leave no trace
+        with torch.no_grad():
+            wanted = net(ops.evaluation_view(domain.images, spec.size, spec.mean, spec.std))[0]
+        torch.testing.assert_close(shown[f"{key}/features"].float(), wanted, rtol=1e-2, atol=1e-2)
+
+
+def test_label_next_judges_as_training_did(normed: tuple[Path, Task]) -> None:
+    folder, task = normed
+    model = load_model(folder, "cpu")
+    assert model.prototypes is not None
+    found = {key: value.double().numpy() for key, value in model.prototypes.items()}
+    domain = task.training.unlabeled[1]
+    features, guess, doubt = judge(model, domain, task.training.labeled.labels)
+    logits = model.outputs(domain.images)[1].double()
+    aligned = unit(unit(features.double().numpy()) - found["center/hidden 2"])
+    distances, present = oracle.cosine_distance(aligned, found["site/hidden 2"]), found["present/hidden 2"] > 0
+    settings = model.config["method_config"]
+    classifier, balance = settings.get("classifier", 0.0), settings.get("balance", 0.0)
+    prior = np.bincount(task.training.labeled.labels, minlength=4) / len(task.training.labeled.labels)
+    views = distances[None], logits.softmax(1).numpy()[None]
+    labels, uncertainty, _ = oracle.consensus(*views, found["tau"].item(), present, classifier, balance, prior)
+    assert doubt.numpy() == pytest.approx(uncertainty, abs=1e-3)
+    assert np.mean(guess.numpy() == labels) > 0.95  # ties aside
