@@ -66,6 +66,12 @@ class Run:
         return read_json(path) if path.is_file() else {}
 
     @cached_property
+    def to_look_at(self) -> dict[str, list[dict[str, Any]]]:
+        """Site → its most doubtful images: path, label, uncertainty."""
+        path = self.folder / "diagnosis.json"
+        return {site["name"]: site.get("look_at", []) for site in read_json(path)} if path.is_file() else {}
+
+    @cached_property
     def outputs(self) -> Arrays:
         return read_arrays(self.folder / "outputs.safetensors")
 

@@ -10,6 +10,7 @@ from proud.report.formats import NOTHING, PlainTable, number
 from proud.report.gather import Run
 from proud.report.published import PUBLISHED, PublishedTable
 from proud.report.trust import measured, sites_of
+from proud.trust.diagnosis import LIMITS, Site
 
 ROLES = {
     "labeled": "labeled: trained on with its labels",
@@ -146,14 +147,34 @@ def site_tables(runs: Sequence[Run]) -> Iterator[PlainTable]:
         for site in sites_of(run):
             signals = [site.signals.get(name) for name in ("stability", "agreement", "class_shift", "prototype_shift")]
             numbers = [NOTHING if value is None else f"{value:.2f}" for value in signals]
-            text = site.text.removeprefix(f"{site.name}: ")
-            rows.append([site.name, VERDICTS[site.verdict], text, f"{site.score:.2f}", *numbers])
-        heads = ["site", "verdict", "in words", "score", "stability", "views agree", "class mix off", "prototypes off"]
+            rows.append([site.name, VERDICTS[site.verdict], _reasons(site), f"{site.score:.2f}", *numbers])
+        heads = ["site", "verdict", "why", "score", "stability", "views agree", "class mix off", "prototypes off"]
         caption = (
-            "Means over the last five epochs. Score: the mean of stability, agreement and 1 − class mix off. None of "
-            "this uses a true label of the site."
+            "Means over the last five epochs. Score: the mean of stability, agreement and 1 − class mix off; sound "
+            f"from {LIMITS.good:g} on, likely harmful below {LIMITS.harmful:g}. Uncertain: ε above half of its "
+            f"maximum, ln {len(run.classes)}. None of this uses a true label of the site."
         )
         yield PlainTable(f"Sites of {run.name}", heads, rows, caption)
+
+
+def _reasons(site: Site) -> str:
+    """The verdict's text without what stands beside it anyway."""
+    text = site.text.removeprefix(f"{site.name}: ")
+    if site.verdict == "sound":
+        return text
+    look = f"look at the {len(site.look_at)} images below; " if site.look_at else ""
+    return look + text.partition(" (")[2].removesuffix(")")
+
+
+def look_at_tables(runs: Sequence[Run]) -> Iterator[PlainTable]:
+    """The most doubtful images of sites that are not sound."""
+    for run in runs:
+        for site in sites_of(run):
+            if site.verdict != "sound" and site.look_at:
+                rows = [[str(each["path"]), each["label"], f"{each['uncertainty']:.2f}"] for each in site.look_at]
+                title = f"{run.name}: {len(rows)} images of {site.name} to look at"
+                caption = "The most uncertain ones; proud label-next chooses those whose labels would help most."
+                yield PlainTable(title, ["image", "pseudo-label", "ε (nats)"], rows, caption)
 
 
 def settings_table(runs: Sequence[Run]) -> Iterator[PlainTable]:

@@ -24,6 +24,7 @@ from proud.report.gather import Bench, Run
 from proud.report.run_tables import (
     calibration_table,
     domain_tables,
+    look_at_tables,
     published_table,
     runs_table,
     settings_table,
@@ -131,7 +132,8 @@ def _bench_results(benches: Sequence[Bench]) -> list[Block]:
 
 def _sites(runs: Sequence[Run]) -> Section:
     lead = "How the pseudo-labels of each unlabeled domain look without a single true label of it."
-    return Section("sites", "Unlabeled domains", lead, _tables("sites", site_tables(runs)))
+    blocks = [*_tables("sites", site_tables(runs)), *_tables("look-at", look_at_tables(runs), folded=True)]
+    return Section("sites", "Unlabeled domains", lead, blocks)
 
 
 def _curves(runs: Sequence[Run]) -> Section:
@@ -165,8 +167,8 @@ def _pairs(runs: Sequence[Run]) -> Section:
                 blocks.append(PairsBlock(name, pairs, pairs_chart(pairs, name, title)))
     lead = (
         "An unlabeled image is mixed into a labeled one of the class that its pseudo-label names; λ is the unlabeled "
-        "image's share. An uncertain pseudo-label (large ε) gets a small λ, so that a wrong one does little harm. The "
-        "pairs are drawn at random; their true classes, where known, are for this page only."
+        "image's share. An uncertain pseudo-label (large ε, in nats) gets a small λ, so that a wrong one does little "
+        "harm. The pairs are drawn at random; their true classes, where known, are for this page only."
     )
     return Section("pairs", "Training pairs", lead, blocks)
 
@@ -179,8 +181,9 @@ def _gallery(runs: Sequence[Run]) -> Section:
             name = stem("certain", place, run)
             blocks.append(GalleryBlock(name, found, gallery_chart(found, name, run.name)))
     lead = (
-        "At the last epoch, ranked by the pseudo-label's uncertainty ε; where a method makes no pseudo-labels, and on "
-        "the unseen domain, by 1 − confidence. A wrong image among the most certain ones is worth a look."
+        "At the last epoch, ranked by the pseudo-label's uncertainty ε (in nats); where a method makes no "
+        "pseudo-labels, and on the unseen domain, by the confidence p. A wrong image among the most "
+        "certain ones is worth a look."
     )
     return Section("certain", "Most and least certain images", lead, blocks)
 

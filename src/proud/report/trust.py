@@ -47,5 +47,5 @@ def measured(run: Run, key: str) -> dict[str, float | None]:
 
 
 def sites_of(run: Run) -> list[Site]:
-    """A verdict per unlabeled domain, from the run's records alone."""
-    return diagnose(run.records)
+    """A verdict per unlabeled domain, from the run's records, and the images to look at."""
+    return diagnose(run.records, run.to_look_at)

@@ -68,7 +68,7 @@ def _frame(ax: Axes, theme: Theme, run: Run) -> None:
         if stages[epoch] != stages[epoch - 1]:
             ax.axvline(epoch + 0.5, color=theme.ink, linewidth=0.8, linestyle=(0, (1, 2)))
             ax.annotate(
-                f" {stages[epoch]}", (epoch + 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize=7.5, va="bottom"
+                stages[epoch], (epoch + 0.5, 1.01), xycoords=("data", "axes fraction"), fontsize=7.5, ha="center"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +29,24 @@ class Shown:
     uncertainty: float
     truth: str | None
     domain: str
+    pseudo: bool = True  # its uncertainty is ε; else 1 - confidence
 
     @property
     def right(self) -> bool | None:
         return None if self.truth is None else self.truth == self.label
+
+    @property
+    def doubt(self) -> str:
+        return f"ε {self.uncertainty:.2f}" if self.pseudo else f"p {100 * (1 - self.uncertainty):.0f} %"
 
 
 @dataclass(frozen=True, eq=False)
 class Pair(Shown):
     """`image` is the unlabeled one."""
 
-    labeled: NDArray[Any]
-    mixed: NDArray[Any]
-    ratio: float
+    labeled: NDArray[Any] = field(kw_only=True)
+    mixed: NDArray[Any] = field(kw_only=True)
+    ratio: float = field(kw_only=True)
 
 
 def training_pairs(run: Run, moment: str) -> list[Pair]:
@@ -60,9 +65,9 @@ def training_pairs(run: Run, moment: str) -> list[Pair]:
             float(held["uncertainty"][row]),
             run.classes[truth[row]] if truth[row] >= 0 else None,
             domains[row],
-            held["labeled"][row],
-            held["mixed"][row],
-            float(held["ratio"][row]),
+            labeled=held["labeled"][row],
+            mixed=held["mixed"][row],
+            ratio=float(held["ratio"][row]),
         )
         for row in range(min(count, PAIRS_SHOWN))
     ]
@@ -91,6 +96,7 @@ def _shown(run: Run, arrays: Arrays, key: str, domain: str) -> list[Shown]:
             float(arrays[f"{key}/uncertainty"][row]),
             run.classes[truth[row]] if truth[row] >= 0 else None,
             domain,
+            f"{key.removeprefix('certain/')}/pseudo" in arrays,
         )
         for row in range(len(truth))
     ]
@@ -146,9 +152,7 @@ def _draw_row(ax: Axes, theme: Theme, images: Sequence[Shown], columns: int) -> 
     for column, shown in enumerate(images):
         _place(ax, shown.image, column, 0, theme, shown.right)
         mark = {True: " ✓", False: " ✗", None: ""}[shown.right]
-        ax.text(
-            column, -0.6, f"{plain(shown.label, 10)}{mark}\n{shown.uncertainty:.2f}", ha="center", va="top", fontsize=7
-        )
+        ax.text(column, -0.6, f"{plain(shown.label, 10)}{mark}\n{shown.doubt}", ha="center", va="top", fontsize=7)
     _finish(ax, columns, -1.3)
 
 

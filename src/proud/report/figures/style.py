@@ -143,7 +143,7 @@ def _drawn(
         for ax, panel in zip(axes, panels, strict=False):
             panel.draw(ax, theme)
             if titles:
-                ax.set_title(plain(panel.title, 60))
+                ax.set_title(plain(panel.title, 60), loc="left", pad=14)
         if marks:
             _legend(figure, marks, theme, width)
         out = io.BytesIO()

@@ -122,6 +122,8 @@ class ReliabilityDrawing:
         self.before, self.after = before, after
 
     def __call__(self, ax: Axes, theme: Theme) -> None:
+        from matplotlib.ticker import PercentFormatter
+
         most = max(part.count for part in self.before)
         for part in self.before:
             width = part.high - part.low
@@ -132,10 +134,13 @@ class ReliabilityDrawing:
         if self.after is not None:
             there = [part for part in self.after if part.count]
             places = [part.confidence for part in there], [part.accuracy for part in there]
-            ax.plot(*places, color=TEN[1], marker="o", markersize=4)
+            ax.plot(*places, color=TEN[1], linewidth=1)
+            ax.scatter(*places, color=TEN[1], s=[6 + 40 * part.count / max(most, 1) for part in there], zorder=3)
             text += f" → {100 * expected_error(self.after):.1f} %"
         ax.text(0.03, 0.95, text, va="top", fontsize=11, fontweight="bold")
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.02)
+        ax.xaxis.set_major_formatter(PercentFormatter(1))
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set_xlabel("confidence (fainter bars: fewer images)")
         ax.set_ylabel("accuracy")
