@@ -22,13 +22,21 @@ from proud.trust.fitted import RISKS, Trust, fit_trust, read_trust
 from toy import SIDE, toy_images, toy_run, toy_settings, toy_task
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
+def trained(method: str, folder: Path) -> Path:
     task = toy_task(per_class=30)
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
-    train(toy_run("proud", task, val=0.3), toy_settings("proud", epochs=1, pretrain_epochs=4), options, task=task)
+    train(toy_run(method, task, val=0.3), toy_settings(method, epochs=1, pretrain_epochs=4), options, task=task)
     return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained("proud", tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained("proud-plus", tmp_path_factory.mktemp("plus"))
 
 
 def pixels(model: Model, count: int = 40) -> torch.Tensor:
@@ -37,8 +45,9 @@ def pixels(model: Model, count: int = 40) -> torch.Tensor:
     return torch.randint(0, 256, (count, 3, side, side), generator=generator).to(torch.uint8)
 
 
-def test_columns_agree_with_the_slow_way(run: Path) -> None:
-    model = load_model(run, "cpu")
+@pytest.mark.parametrize("name", ["run", "plus"])
+def test_columns_agree_with_the_slow_way(name: str, request: pytest.FixtureRequest) -> None:
+    model = load_model(request.getfixturevalue(name), "cpu")
     assert model.trust is not None and model.prototypes is not None
     images = pixels(model)
     features, logits = model.outputs(images)
@@ -47,6 +56,10 @@ def test_columns_agree_with_the_slow_way(run: Path) -> None:
     merged = model.prototypes["merged"].numpy()
     unit = (features / features.norm(dim=1, keepdim=True)).numpy()
     tau = model.config["method_config"]["tau_uncertainty"]
+    if name == "plus":  # centred features spread further
+        unit -= model.prototypes["center"].numpy()
+        unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+        tau *= model.config["method_config"]["spread"]
     threshold = model.trust.threshold(0.2)
     for row, answer in enumerate(answers(model, images, asked)):
         best = raw[row].argmax()
@@ -82,8 +95,8 @@ def test_what_is_asked_matters(run: Path) -> None:
             answers(model, images, wrong)
 
 
-def test_saving_keeps_all_of_it(run: Path, tmp_path: Path) -> None:
-    model = load_model(run, "cpu")
+def test_saving_keeps_all_of_it(plus: Path, tmp_path: Path) -> None:
+    model = load_model(plus, "cpu")
     model.save(tmp_path / "copy")
     again = load_model(tmp_path / "copy", "cpu")
     assert again.trust == model.trust

@@ -163,8 +163,10 @@ def test_tables_that_cannot_be(row: str, message: str, folders: Path, tmp_path: 
         state_labels(task_of(folders), read_labels(table), table)
 
 
-def test_from_label_next_back_into_training(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["train", "--data", str(folders), "--labeled", "central", "--test", "none", *FLAGS.split()]
+@pytest.mark.parametrize("method", ["proud", "proud-plus"])
+def test_from_label_next_back_into_training(method: str, folders: Path, tmp_path: Path) -> None:
+    data = ["train", "--data", str(folders), "--labeled", "central", "--test", "none", *FLAGS.split()]
+    common = [*data, "--method", method]
     assert cli.run([*common, "--out", str(tmp_path / "first")]) == 0
     extra = tmp_path / "extra.csv"
     asking = ["label-next", str(tmp_path / "first"), "--k", "3", "--out", str(extra), "--device", "cpu"]
@@ -193,7 +195,7 @@ def test_from_label_next_back_into_training(folders: Path, tmp_path: Path, capsy
     assert all(torch.equal(runs[0][key], runs[2][key]) for key in runs[0])
     assert not all(torch.equal(runs[0][key], runs[1][key]) for key in runs[0])
     with pytest.raises(UserError, match="'erm' has no use for labels"):
-        cli.run([*common, "--method", "erm", "--out", str(tmp_path / "x"), "--labels", str(extra)])
+        cli.run([*data, "--method", "erm", "--out", str(tmp_path / "x"), "--labels", str(extra)])
     # the next question leaves out what is answered
     again = tmp_path / "more.csv"
     assert cli.run(["label-next", str(tmp_path / "second"), "--k", "3", "--out", str(again), "--device", "cpu"]) == 0
