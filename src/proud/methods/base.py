@@ -102,7 +102,6 @@ class Method:
         losses = self.losses(stage, rows, draws)
         self.optimizer.zero_grad()
         losses["loss"].backward()
-        self.context.group.average_gradients(self.net.parameters())
         self.optimizer.step()
         return {name: value.detach() for name, value in losses.items()}
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from proud.methods.base import Method
     from proud.randomness import Draw, Draws
@@ -65,9 +65,6 @@ class Group:
         """A weighted mean over this rank's rows becomes its share of the one over all: averaged, they are equal."""
         return mean
 
-    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """The gradient of the global batch's mean loss, on every rank."""
-
     # ---- for the loop
 
     def device(self, wanted: str) -> str:
@@ -79,7 +76,7 @@ class Group:
         return flag
 
     def prepare(self, method: Method) -> None:
-        """Batch norm over the global batch."""
+        """Gradients and batch norm over the global batch."""
 
     def share_state(self, method: Method) -> None:
         """Every rank goes on from what the first one holds."""

@@ -28,6 +28,11 @@ def telling_of_lost_ranks() -> Iterator[None]:
         ) from error
 
 
+def by_the_network(error: RuntimeError) -> bool:
+    """Whether an error within a step comes from the processes' connection and not from the step itself."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
+
+
 def all_reduced(value: Tensor) -> Tensor:
     """The sum over all processes. No gradient."""
     total = value.detach().clone(memory_format=torch.contiguous_format)

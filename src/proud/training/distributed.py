@@ -1,16 +1,15 @@
 """One run on many devices: `torchrun --nproc-per-node N -m proud train …`.
 
 Every rank makes the draws of the global batch and takes its part of them; losses are means over equal parts, so the
-mean of the ranks' gradients is the gradient of the global batch. It is formed by an explicit all-reduce after
-`backward` rather than by DDP's wrapper: methods call parts of their networks (`net.features`, `net.head`), where a
-wrapper has only one `forward`, and stay unaware of it so. The first rank alone writes files.
+mean of the ranks' gradients is the gradient of the global batch. torch's DDP forms it while `backward` still runs: what
+it wraps is a method's `losses`, of which the method knows nothing. The first rank alone writes files.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.nn.parallel import DistributedDataParallel
 
 from proud.errors import UserError
 from proud.methods.group import ALONE, Group
 from proud.training.batchnorm import share_batch_norms
-from proud.training.collectives import all_reduced, gathered, telling_of_lost_ranks
+from proud.training.collectives import all_reduced, by_the_network, gathered, telling_of_lost_ranks
 
 if TYPE_CHECKING:
-    from proud.methods.base import Method
+    from proud.methods.base import Method, Stage
+    from proud.randomness import Draws
 
 TIMEOUT = timedelta(minutes=30)  # for a rank that hangs; one that ends is noticed at once
-BUCKET_BYTES = 25 << 20
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -117,16 +116,19 @@ class Ranks(Group):
         mine = weights.sum().to(mean.dtype)
         return mean * (mine * self.size / self.sum(mine).clamp_min(torch.finfo(mean.dtype).tiny))
 
-    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        for bucket in buckets(gradients):
-            flat = self.sum(_flatten_dense_tensors(bucket)).div_(self.size)
-            for gradient, averaged in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
-                gradient.copy_(averaged)
-
     def prepare(self, method: Method) -> None:
         for module in method.modules().values():
             share_batch_norms(module)
+        if method.DISTRIBUTED:
+            losses, step = Losses(method), method.step
+            # batch norms already see the global batch, so their statistics need not travel
+            buffers = [name for name, _ in losses.named_buffers()]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, buffers)
+            with telling_of_lost_ranks():
+                # a group of its own: gradients travel while the backward pass makes sums of its own
+                shared = DistributedDataParallel(losses, process_group=dist.new_group(timeout=TIMEOUT))
+            method.losses = shared  # type: ignore[method-assign]
+            method.step = lambda *batch: telling(step, *batch)  # type: ignore[method-assign]
 
     def share_state(self, method: Method) -> None:
         state, device = method.state_dict(), method.context.device
@@ -194,14 +196,23 @@ class Ranks(Group):
         raise SystemExit(2)  # the lowest rank with a problem tells it
 
 
-def buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Gradients that travel together: many small ones in one message, all of one type."""
-    bucket: list[Tensor] = []
-    for gradient in gradients:
-        full = sum(g.numel() * g.element_size() for g in bucket) + gradient.numel() * gradient.element_size()
-        if bucket and (full > BUCKET_BYTES or gradient.dtype != bucket[0].dtype):
-            yield bucket
-            bucket = []
-        bucket.append(gradient)
-    if bucket:
-        yield bucket
+class Losses(nn.Module):
+    """A method's losses as a module of the network they pass through: what DDP can wrap."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.net, self.losses = method.net, method.losses
+
+    def forward(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        return self.losses(stage, rows, draws)
+
+
+def telling(step: Callable[..., dict[str, Tensor]], *batch: Any) -> dict[str, Tensor]:
+    """A step during which a process may be found to have gone."""
+    try:
+        return step(*batch)
+    except RuntimeError as error:
+        if not by_the_network(error):
+            raise
+        with telling_of_lost_ranks():
+            raise
