@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from proud.config import RunConfig
@@ -24,6 +25,7 @@ from proud.data.store import stored_side
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
 from proud.methods.context import make_context
+from proud.methods.ema import EMAMethod
 from proud.methods.proud import ProUD
 from proud.models import model_spec
 from proud.presets import preset
@@ -158,14 +160,47 @@ def matmul_peak(device: torch.device, precision: str) -> float:
 def step_cost(method: Method) -> tuple[int, int]:
     """FLOP of a step, and the images that pass through the method's network in it."""
     images: list[int] = []
-    hook = method.net.backbone.register_forward_pre_hook(lambda _, inputs: images.append(len(inputs[0])))
     random = Randomness(2022, method.context.device)
     stage, rows = begin(method, -1, 0, random)
     batch = {name: table[0] for name, table in rows.items()}
+    hook = method.net.backbone.register_forward_pre_hook(lambda _, inputs: images.append(len(inputs[0])))
     with FlopCounterMode(display=False) as counter:
         method.step(stage, batch, random.draws(method.draws(stage)))
     hook.remove()
     return counter.get_total_flops(), sum(images)
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations that compute something: each is at least one launch on a GPU, views are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        schema = func._schema
+        views = any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
+        made = any(word in schema.name for word in ("empty", "detach", "_local_scalar_dense"))
+        self.count += not (views or made)
+        return func(*args, **(kwargs or {}))
+
+
+def operations_per_step(method: Method) -> dict[str, int]:
+    """Operations of a plain step by its parts: what a host must launch one after another."""
+    random = Randomness(2022, method.context.device)
+    stage, rows = begin(method, -1, 0, random)
+    batch = {name: table[0] for name, table in rows.items()}
+    with Operations() as counter:
+        draws = random.draws(method.draws(stage))
+        drawn = counter.count
+        losses = method.losses(stage, batch, draws)
+        passed = counter.count
+        method.optimizer.zero_grad()
+        losses["loss"].backward()
+        back = counter.count
+        method.optimizer.step()
+    parts = {"draws": drawn, "losses": passed - drawn, "backward": back - passed, "optimizer": counter.count - back}
+    return parts | {"all": counter.count}
 
 
 def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[str, float]:
@@ -271,6 +306,8 @@ def measure(data: str, name: str, device: torch.device, seconds: float, full: bo
     }
     peak, (flops, images) = matmul_peak(device, precision), step_cost(method)
     result |= {"matmul_peak_tflops": peak / 1e12, "step_gflop": flops / 1e9, "images_per_step": images}
+    if type(method).step in (Method.step, EMAMethod.step):
+        result["operations"] = operations_per_step(method)
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     for label in ("plain", "fast") if cuda else ("plain",):

@@ -70,6 +70,9 @@ def show(found: dict[str, Any]) -> None:
         table.add_row(name, *(form.format(found[loop][key]) for loop in loops))
     console.print(table)
     console.print(f"Matmul peak {found['matmul_peak_tflops']:.2f} TFLOP/s, a step {found['step_gflop']:.1f} GFLOP.")
+    if "operations" in found:
+        parts = ", ".join(f"{count} {name}" for name, count in found["operations"].items() if name != "all")
+        console.print(f"A plain step launches {found['operations']['all']} operations: {parts}.")
     if "ratio" in found:
         console.print(f"The fast loop is {found['ratio']:.1f} times as fast; {found['memory_gib']:.1f} GiB of memory.")
     if "table_minutes" in found:
