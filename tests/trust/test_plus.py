@@ -114,6 +114,8 @@ def test_maps_show_features_of_the_kind_that_prototypes_are_made_of(name: str, t
     evaluator = Evaluator(task.evaluation, method.context.spec, torch.device("cpu"), "fp32")
     save_snapshot(tmp_path / "first.safetensors", method, task, evaluator, random)
     shown = load_file(tmp_path / "first.safetensors")
+    truth = task.evaluation.audits["hidden 2"].labels
+    assert torch.equal(shown["unlabeled/hidden 2/truth"], truth)  # whatever the method: colours are true classes
     net, spec = method.network(), method.context.spec
     for key, domain in (("unlabeled/hidden 1", task.training.unlabeled[0]), ("test", task.evaluation.test)):
         net.train(name.startswith("proud") and key != "test")

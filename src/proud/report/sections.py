@@ -124,7 +124,7 @@ def _bench_results(benches: Sequence[Bench]) -> list[Block]:
         for place, table in enumerate(tables, 1):
             ours = frozenset(row for row, line in enumerate(table.lines) if not line.published)
             rows = [cells_of(table, line) for line in table.lines]
-            shown = PlainTable(table.title, heads_of(table), rows, " ".join(table.footer), ours)
+            shown = PlainTable(table.title, heads_of(table), rows, "\n".join(table.footer), ours)
             name = re.sub(r"[^A-Za-z0-9]+", "-", bench.name).strip("-").lower() or "bench"
             blocks.append(TableBlock(f"table-{name}-{place}", shown, {"csv": csv_text([table]), "tex": latex(table)}))
     return blocks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,9 +17,6 @@ from proud.models import ModelSpec, Net
 from proud.randomness import Randomness
 from proud.training.files import replacing, write_tensors
 from proud.training.gallery import certain_images, pair_origins
-
-if TYPE_CHECKING:
-    from proud.methods.context import Context
 
 MOMENTS = ("first", "middle", "last")
 MOST_ROWS = 500
@@ -50,13 +46,15 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
     tensors: dict[str, Tensor] = {}
     for key, domain in domains:
         rows = shown_rows(len(domain.images), net.num_features, len(domains))
-        own = key != "test" and getattr(method, "own_statistics", False)
+        own = key != "test" and len(rows) > 1 and getattr(method, "own_statistics", False)
         forward = own_statistics if own else forward_all
         features, logits = forward(net, domain.images[rows], context.spec, context.device, context.precision)
         tensors |= {f"{key}/rows": rows, f"{key}/features": features.half(), f"{key}/logits": logits.half()}
         if isinstance(domain, LabeledDomain):
             tensors[f"{key}/labels"] = domain.labels[rows]
-    tensors |= _pseudo_labels(method, evaluator, tensors, context)
+        elif domain.name in evaluator.data.audits:
+            tensors[f"{key}/truth"] = evaluator.data.audits[domain.name].labels[rows]
+    tensors |= _pseudo_labels(method, tensors)
     with torch.no_grad():
         for key, value in method.snapshot(random).items():
             tensors[f"method/{key}"] = _thumbnails(value) if value.ndim == 4 else value
@@ -87,9 +85,7 @@ def own_statistics(
     return torch.cat([features for features, _ in found]), torch.cat([logits for _, logits in found])
 
 
-def _pseudo_labels(
-    method: Method, evaluator: Evaluator, tensors: dict[str, Tensor], context: Context
-) -> dict[str, Tensor]:
+def _pseudo_labels(method: Method, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     tau = getattr(method.config, "tau_ratio", None)
     for name, pseudo in method.pseudo_labels().items():
@@ -98,9 +94,6 @@ def _pseudo_labels(
         found |= {f"{key}/pseudo": pseudo.labels[rows], f"{key}/uncertainty": pseudo.uncertainty[rows]}
         if tau is not None:
             found[f"{key}/ratio"] = ops.certainty_ratio(pseudo.uncertainty[rows], tau)
-        audit = evaluator.data.audits.get(name)
-        if audit is not None:
-            found[f"{key}/truth"] = audit.labels[rows.cpu()]
     return found
 
 

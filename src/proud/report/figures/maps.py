@@ -76,8 +76,16 @@ def feature_maps(runs: Sequence[Run], name: str, told: Callable[[str], None] = l
         "are classes, shapes are domains. Unlabeled images have the colour of their true class where it is known, "
         "else of their pseudo-label."
     )
-    title = " and ".join(run.name for run in runs)
+    if any(centred(run) for run in runs):
+        who = "" if all(centred(run) for run in runs) else f" of {listed([run.name for run in runs if centred(run)])}"
+        caption += f" Features{who} are shown as their prototypes are made: without the mean of their domain."
+    title = listed([run.name for run in runs])
     return Chart(name, title, caption, panels, marks, columns=max(len(run.snapshots) for run in runs))
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c"""
+    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 def training_domains(run: Run) -> list[str]:
@@ -85,13 +93,17 @@ def training_domains(run: Run) -> list[str]:
     return [run.config["labeled"], *run.unlabeled]
 
 
+def centred(run: Run) -> bool:
+    """Whether its prototypes are of features without their domain's mean."""
+    return bool(run.config["method_config"].get("center", False))
+
+
 def collect(run: Run, arrays: Arrays) -> Points:
     parts: list[tuple[NDArray[Any], NDArray[Any], int, bool]] = []
-    centred = bool(run.config["method_config"].get("center", False))
     for place, domain in enumerate(training_domains(run)):
         key = "labeled" if place == 0 else f"unlabeled/{domain}"
         features = unit(arrays[f"{key}/features"])
-        if centred:  # such prototypes are of features without their domain's mean
+        if centred(run):
             features = unit(features - features.mean(0))
         classes = colors_of(arrays, key)
         parts.append((features, classes, place, False))
