@@ -35,7 +35,7 @@ def test_images_are_counted(method: str, main: float) -> None:
 
 
 def test_images_are_counted_over_all_networks() -> None:
-    assert images_per_batch_image("eid", SETTINGS) == {"adapt": 5, "teach": 4}
+    assert images_per_batch_image("eid", SETTINGS) == {"pretrain": 1, "adapt": 5, "teach": 4}
 
 
 def test_proud_itself_gets_its_own_epochs() -> None:

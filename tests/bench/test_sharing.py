@@ -146,7 +146,8 @@ def test_the_pretraining_serves_all_test_domains(arguments: Make, uneven: Path, 
     settings: dict[str, Any] = {"methods": methods, "epochs": 5, "pretrain_epochs": 2, "name": str(uneven)}
     together, view = arguments(combos=TWO, **settings), Steps()
     assert run(together, view).stopped == ""
-    assert {test for _, test, stage in view.steps if stage == "pretrain"} == {"three"}
+    # EID saves a place for each unlabeled image: it shares where domains are of one size
+    assert {test for name, test, stage in view.steps if stage == "pretrain" and name != "eid"} == {"three"}
     assert_same_runs(out_folder(together), apart(TWO, **settings))
     shared = {row["method"]: row.get("shared") for row in rows_of(together) if row["test"] == "two"}
     assert shared.pop("eid") is None

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from toy_context import toy_context, toy_method
 
-from proud import ops
+from proud import lazy, ops
 from proud.methods import METHODS
 from proud.methods.base import Method, Stage
 from proud.methods.context import Context, ImagePool
@@ -77,8 +77,9 @@ def inputs(method: Method, stage: Stage) -> tuple[dict[str, torch.Tensor], Draws
 @pytest.mark.parametrize("model", ["digits", "test_resnet"])
 @pytest.mark.parametrize("name", METHODS)
 def test_a_step_never_waits_for_the_device(name: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())  # there is none for this device
-    monkeypatch.setattr(ops, "class_index", index_without_values)  # built once, and looks at the labels
+    for module in (lazy.torch, torch):  # there is no autocast for this device
+        monkeypatch.setattr(module, "autocast", lambda *args, **kwargs: nullcontext())
+    monkeypatch.setattr(lazy.ops, "class_index", index_without_values)  # built once, and looks at the labels
     method = toy_method(name, nowhere(model), batch_size=BATCH)
     for module in method.modules().values():
         module.train()

@@ -83,3 +83,12 @@ def test_the_weight_rises_linearly_and_stops() -> None:
     for step, expected in ((0, 0.0), (main.steps, 0.5), (2 * main.steps, 1.0), (9 * main.steps, 1.0)):
         method.steps.fill_(step)
         assert method.ramp(main, 2).item() == pytest.approx(expected)
+
+
+def test_the_guess_gets_no_gradient() -> None:
+    method = make("mixmatch")
+    stage, rows, draws = main_batch(method)
+    asked = []
+    method.net.register_forward_hook(lambda module, inputs, output: asked.append(output[1].requires_grad))
+    method.losses(stage, rows, draws)
+    assert asked == [False, True]  # the guess, and the mixed images

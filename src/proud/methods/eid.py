@@ -1,8 +1,8 @@
 """EID (Lin et al., 2024, "Semi-supervised domain generalization with evolving intermediate domain").
 
-Rounds of two phases. Each unlabeled domain has a model of its own that adapts to it (maximum classifier discrepancy,
-MCD) and pseudo-labels it. Two networks then teach each other on all domains, each learning the pseudo-labels that the
-other finds easy; what both agree on joins the next round's adaptation as an intermediate domain.
+After pretraining come rounds of two phases. Each unlabeled domain has a model of its own that adapts to it (maximum
+classifier discrepancy, MCD) and pseudo-labels it. Two networks then teach each other on all domains, each learning the
+pseudo-labels that the other finds easy; what both agree on joins the next round's adaptation as an intermediate domain.
 
 The released code picks those clean samples by the unlabeled domains' true labels. Here only the networks' own
 agreement and confidence decide.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proud.lazy import ops, torch
 from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.coteaching import clean_first, information_maximization, remember_count, smallest
 from proud.methods.mcd import Adapter
 from proud.methods.mixstyle import LAYERS, MixStyle
 from proud.methods.statistics import batch_statistics
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class EIDConfig(MethodConfig):
     rounds: int = 3
-    """rounds of adaptation and co-teaching, among which all epochs are divided"""
+    """rounds of adaptation and co-teaching, among which the epochs of the main phase are divided"""
     adapt_share: float = 2 / 3
     """share of a round's epochs that goes to adaptation"""
     feature_steps: int = 4
@@ -49,14 +50,16 @@ class EIDConfig(MethodConfig):
 
 
 class Place(NamedTuple):
-    """What a stage does: adapt to an unlabeled domain, or teach (domain is None). Rounds count from 1."""
+    """What a stage does: adapt to an unlabeled domain, or teach (domain is None). Rounds count from 1; 0 pretrains."""
 
     round: int
     domain: int | None
 
 
 def place_of(stage: Stage) -> Place:
-    """From the stage's name: adapt-ROUND-DOMAIN or teach-ROUND."""
+    """From the stage's name: pretrain, adapt-ROUND-DOMAIN or teach-ROUND."""
+    if stage.name == "pretrain":
+        return Place(0, None)
     _, number, *domain = stage.name.split("-")
     return Place(int(number), int(domain[0]) - 1 if domain else None)
 
@@ -64,6 +67,7 @@ def place_of(stage: Stage) -> Place:
 class EID(Method):
     Config = EIDConfig
     config: EIDConfig
+    LOOKS_AHEAD = True  # what it saves has a model for each of the domains to come, and a place for each image
 
     def __init__(self, config: EIDConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -85,14 +89,12 @@ class EID(Method):
         }
 
     def stages(self) -> list[Stage]:
-        """As many epochs over the unlabeled images as other methods have, their pretraining's steps included."""
+        """Pretraining, then rounds with as many epochs over the unlabeled images as other methods' main phases have."""
         config, context = self.config, self.context
         labeled, unlabeled = len(context.labeled), len(context.unlabeled)
-        pretraining = config.pretrain_epochs * self.steps_for(labeled) / self.steps_for(unlabeled)
-        total = config.epochs + round(pretraining)
-        stages = []
+        stages = [Stage("pretrain", config.pretrain_epochs, self.steps_for(labeled), {"labeled": labeled})]
         for number in range(1, config.rounds + 1):
-            epochs = total * number // config.rounds - total * (number - 1) // config.rounds
+            epochs = config.epochs * number // config.rounds - config.epochs * (number - 1) // config.rounds
             adapting = max(1, round(config.adapt_share * epochs))
             for t, size in enumerate(context.unlabeled.sizes):
                 stages.append(Stage(f"adapt-{number}-{t + 1}", adapting, self.steps_for(size), {"domain": size}))
@@ -105,23 +107,33 @@ class EID(Method):
         for module in self.modules().values():
             module.train()
         number, domain = place_of(stage)
-        with torch.no_grad():
-            if domain is None and epoch == 0:
-                self.pseudo_label()
-            elif domain is not None and epoch == 0 and number > 1:
-                self.select_clean(domain)
-        self.labeled_yet = domain is None or number > 1
+        if epoch == 0 and number:
+            with torch.no_grad():
+                if domain is None:
+                    self.pseudo_label()
+                elif number == 1:
+                    self.start_from_pretrained(domain)
+                else:
+                    self.select_clean(domain)
+        self.labeled_yet = number > 1 or (number == 1 and domain is None)
         self.remembered.fill_(remember_count(self.config.batch_size, self.config.forget_rate, epoch, stage.epochs))
 
     def set_learning_rate(self, stage: Stage, epoch: int) -> None:
         """Every round divides the learning rate by the square of its number."""
         super().set_learning_rate(stage, epoch)
-        factor = 1 / place_of(stage).round ** 2
+        factor = 1 / max(1, place_of(stage).round) ** 2
         for optimizer in self.optimizers().values():
             for group in optimizer.param_groups:
                 group["lr"] *= factor
 
-    # ---- between the phases: pseudo-labels, and the clean ones among them
+    # ---- between the phases: the start, pseudo-labels, and the clean ones among them
+
+    def start_from_pretrained(self, t: int) -> None:
+        """Every network gets the pretrained features, and the adapter both pretrained classifiers."""
+        adapter = self.adapters[t]
+        adapter.net.load_state_dict(self.net.state_dict())
+        adapter.second.load_state_dict(self.second.head.state_dict())
+        self.second.backbone.load_state_dict(self.net.backbone.state_dict())
 
     def pseudo_label(self) -> None:
         """Every adapter labels its domain."""
@@ -158,9 +170,11 @@ class EID(Method):
     def draws(self, stage: Stage) -> dict[str, Draw]:
         from proud.randomness import Draw
 
-        config, batch = self.config, self.config.batch_size
+        config, batch, place = self.config, self.config.batch_size, place_of(stage)
+        if not place.round:
+            return self.labeled_draws(noisemix=False)
         augment = Draw((2, batch, 9), sample_dim=1)
-        if place_of(stage).domain is not None:
+        if place.domain is not None:
             return {
                 "augment": augment,
                 "source": Draw((batch,), sample_dim=0),
@@ -207,6 +221,8 @@ class EID(Method):
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """Co-teaching: true labels, the pseudo-labels that the other network finds easy, and InfoMax."""
+        if not place_of(stage).round:
+            return self.pretraining_losses(rows["labeled"], draws)
         context, batch = self.context, self.config.batch_size
         with torch.no_grad():
             images = torch.cat([context.labeled.take(rows["labeled"]), context.unlabeled.take(rows["unlabeled"])])
@@ -222,6 +238,18 @@ class EID(Method):
         )
         infomax = sum(information_maximization(found[batch:]) for found in logits)
         return {"loss": true + pseudo + infomax, "true": true, "pseudo": pseudo, "infomax": infomax}  # type: ignore[dict-item]
+
+    def pretraining_losses(self, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
+        """Source-only training, with a second classifier that watches: MCD needs two that differ."""
+        with torch.no_grad():
+            x = self.view(self.context.labeled.take(rows), draws["augment"])
+        labels = self.context.labels[rows]
+        with self.autocast():
+            features, first = self.net(x)
+            second = self.second.head(features.detach())
+        ce = torch.nn.functional.cross_entropy(first.float(), labels)
+        watching = torch.nn.functional.cross_entropy(second.float(), labels)
+        return {"loss": ce + watching, "first": ce, "second": watching}
 
     def styled_logits(self, number: int, x: Tensor, draws: Draws) -> Tensor:
         """Of network 0 or 1, with MixStyle inside."""
@@ -270,33 +298,3 @@ class EID(Method):
             )
             for t, name in enumerate(self.context.unlabeled_names)
         }
-
-
-def information_maximization(logits: Tensor) -> Tensor:
-    """InfoMax: mean entropy of the predictions minus the entropy of their mean. [N,K] -> scalar."""
-    log_probs = logits.log_softmax(1)
-    mean = log_probs.exp().mean(0)
-    return (mean * mean.clamp_min(1e-12).log()).sum() - (log_probs.exp() * log_probs).sum(1).mean()
-
-
-def remember_count(batch: int, forget_rate: float, epoch: int, epochs: int) -> int:
-    """How many pseudo-labels of a batch are learnt: all at first, from two thirds of the stage on 1 - forget_rate."""
-    ramp = max(1, round(2 / 3 * epochs) - 1)
-    return int((1 - forget_rate * min(1.0, epoch / ramp)) * batch)
-
-
-def smallest(losses: Tensor, count: Tensor) -> Tensor:
-    """Marks the `count` smallest. [N] -> [N] bool."""
-    return losses.argsort(stable=True).argsort() < count
-
-
-def clean_first(first: Tensor, second: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Which pseudo-labels to trust: of the images on which both agree, the share with the smallest losses.
-
-    Logits [N,K] twice -> rows in order of trust [N], labels [N], how many rows to take [].
-    """
-    labels = first.argmax(1)
-    agreed = labels == second.argmax(1)
-    losses = sum(torch.nn.functional.cross_entropy(logits, labels, reduction="none") for logits in (first, second))
-    order = torch.where(agreed, losses, torch.inf).argsort(stable=True)
-    return order, labels, (share * agreed.sum()).long()
