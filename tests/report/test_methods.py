@@ -1,0 +1,129 @@
+"""Pages of runs of other methods beside ProUD: centred features, no pseudo-labels; and the paper's figures."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from proud import cli
+from proud.config import Options
+from proud.report.figures.maps import collect, feature_maps, unit
+from proud.report.gather import gather
+from proud.report.page import write_report
+from proud.training.run import train
+from toy import toy_run, toy_settings, toy_task
+
+SHORT = "--epochs 3 --pretrain-epochs 1 --size 16 --batch-size 200 --views 1 --threads 1 --quiet"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "report.md"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("methods")
+    for method in ("proud", "proud-plus", "erm"):
+        options = Options(out=str(folder / method), device="cpu", threads=1, quiet=True)
+        task = toy_task(per_class=6)
+        train(toy_run(method, task), toy_settings(method, epochs=3, pretrain_epochs=3), options, task=task)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def flat_maps() -> Iterator[None]:
+    """Two of the features instead of t-SNE, which has its own tests and takes its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("proud.report.figures.maps.embed", lambda features: features[:, :2])
+        yield
+
+
+@pytest.fixture(scope="module")
+def page(runs: Path, flat_maps: None) -> Path:
+    return write_report([runs], runs / "r.html")
+
+
+def test_prototypes_stand_among_their_images(runs: Path) -> None:
+    """Whether features are centred or not."""
+    found, _ = gather([runs])
+    for run in found:
+        if run.config["method"] == "erm":
+            continue
+        arrays = run.snapshots["last"]
+        points = collect(run, arrays)
+        near = []
+        for place, site in enumerate(run.unlabeled, 1):
+            images = points.features[(points.kind == place) & ~points.prototype]
+            shown = (points.kind == place) & points.prototype
+            labels = arrays[f"unlabeled/{site}/pseudo"]
+            near += [
+                (unit(images[labels == label].mean(0, keepdims=True))[0] @ prototype)
+                for prototype, label in zip(points.features[shown], points.classes[shown], strict=True)
+                if (labels == label).any()
+            ]
+        assert len(near) > 4
+        assert np.mean(near) > 0.8, (run.name, near)
+
+
+def test_captions_say_what_is_shown(runs: Path) -> None:
+    every = {run.name: run for run in gather([runs])[0]}
+    plain, plus = (feature_maps([every[name]], "x") for name in ("proud", "proud-plus"))
+    both = feature_maps(list(every.values()), "x")
+    assert plain is not None and plus is not None and both is not None
+    assert "without the mean" not in plain.caption
+    assert plus.caption.endswith("Features are shown as their prototypes are made: without the mean of their domain.")
+    assert "Features of proud-plus are shown" in both.caption
+    assert both.title == "erm, proud and proud-plus"
+    for arrays in every["erm"].snapshots.values():  # as the caption says: true classes where known
+        assert sorted(arrays["unlabeled/hidden 1/truth"]) == sorted([*range(4)] * 6)
+
+
+def test_images_to_look_at_are_listed(runs: Path, page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert list(gather([runs / "proud-plus"])[0][0].to_look_at) == ["hidden 1", "hidden 2"]
+    tables = sorted((page.with_name("r_files")).glob("look-at-*.csv"))
+    for place, table in enumerate(tables):
+        rows = table.read_text().splitlines()
+        assert rows[0] == "image,pseudo-label,ε (nats)"
+        assert len(rows) == 25
+        assert (page.with_name("r_files") / f"look-at-{place + 1}.tex").is_file()
+    assert text.count("images of hidden") == len(tables)
+    assert ("look at the 24 images below" in text) == bool(tables)
+
+
+def test_units_are_named(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    certain = text[text.index('<section id="certain">') : text.index('<section id="confusion">')]
+    doubts = re.findall(r'<span class="dim">((?:ε|p) [^<]*)</span>', certain)
+    assert any(re.fullmatch(r"ε \d\.\d\d", each) for each in doubts)
+    assert any(re.fullmatch(r"p \d+ %", each) for each in doubts)
+
+
+def test_the_papers_figures_as_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very commands of docs/report.md, on the built-in set and shortened."""
+    text = DOCUMENTED.read_text(encoding="utf-8")
+    commands = re.search(r"## The paper's figures.*?```\n(.*?)```", text, re.DOTALL)
+    assert commands is not None
+    monkeypatch.chdir(tmp_path)
+    ours = {"pacs": "embedded", "photo": "pen", "art_painting": "street", "cartoon": "print", "sketch": "texture"}
+    for line in commands[1].splitlines():
+        program, *words = shlex.split(line.replace("--root $PACS", ""))
+        assert program == "proud"
+        words = [ours.get(word, word) for word in words]
+        if words[0] == "train":
+            words += SHORT.split()
+        assert cli.run(words) == 0
+    files = tmp_path / "paper-figures_files"
+    whole, part = (load_file(f"runs/{name}/snapshots/last.safetensors") for name in ("fig2", "fig4"))
+    assert not np.array_equal(whole["method/merged"], part["method/merged"])
+    page = (tmp_path / "paper-figures.html").read_text(encoding="utf-8")
+    for name in ("proud, pen → street", "proud without PML, pen → street"):  # Fig. 2 above Fig. 4, three epochs each
+        assert [f"{name}: epoch {epoch}</figcaption>" in page for epoch in (1, 2, 3)] == [True] * 3
+    for stem in re.findall(r"`paper-figures_files/([\w.-]+)`", text):
+        assert (files / stem.replace("cartoon-sketch", "print-texture")).is_file(), stem
+    assert "--no-pml" in commands[1]
