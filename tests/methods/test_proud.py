@@ -153,7 +153,9 @@ def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     method, _ = build("proud-plus")
     assert method.labeler() is method.network() is method.average
     main = method.stages()[-1]
-    assert method.most_decay.item() == pytest.approx(1 - 1 / (method.config.ema_epochs * main.steps))
+    assert method.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
+    short, _ = build("proud-plus", epochs=8)
+    assert short.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
 
 
 def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:

@@ -48,7 +48,8 @@ class ProUDPlusConfig(ProUDConfig):
     recolor: bool = False
     """change colours of about every second image that is learned from, by an operation of RandAugment"""
     ema_epochs: float = 10.0
-    """epochs over which weights are averaged; the average pseudo-labels, is evaluated and saved; 0 turns it off"""
+    """epochs over which weights are averaged, a quarter of all at most; the average pseudo-labels, is evaluated and
+    saved; 0 turns it off"""
 
 
 class ProUDPlus(ProUD, EMAMethod):
@@ -70,7 +71,7 @@ class ProUDPlus(ProUD, EMAMethod):
         return self.average
 
     def decay_limit(self, stage: Stage, epoch: int) -> float:
-        memory = self.config.ema_epochs * stage.steps
+        memory = min(self.config.ema_epochs, stage.epochs / 4) * stage.steps
         return 1 - 1 / memory if memory > 1 else 0.0
 
     # ---- stronger views
