@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +21,7 @@ def outputs_of(run: Run, key: str) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(run.outputs[f"{key}/logits"]), torch.from_numpy(run.outputs[f"{key}/labels"])
 
 
+@lru_cache(maxsize=32)  # asked for by the diagram, its caption and the table
 def trust_of(run: Run) -> Trust | None:
     """Fitted on source validation; None for a run without it."""
     return fit_trust(*outputs_of(run, "val")) if len(run.outputs.get("val/labels", ())) else None
