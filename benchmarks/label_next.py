@@ -18,8 +18,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-
 from proud.config import Options, RunConfig
 from proud.deploy.predict import load_model
 from proud.deploy.suggest import COLUMNS, read_task, suggest
@@ -27,7 +25,7 @@ from proud.label_cli import LabelNextArguments
 from proud.methods import method_config
 from proud.training.files import read_json, write_json
 from proud.training.folder import read_run
-from proud.training.machine import environment
+from proud.training.machine import choose_device, environment
 from proud.training.records import Records, write_table
 from proud.training.run import train
 
@@ -73,14 +71,14 @@ def scores(folder: Path) -> dict[str, Any]:
     return found
 
 
-def repeat(folder: Path, table: Path, out: Path) -> None:
+def repeat(folder: Path, table: Path, out: Path, device: str) -> None:
     """The run in `folder` again, with the table's labels."""
     config = read_run(folder)["config"]
     names = {field.name for field in fields(RunConfig)}
     run = RunConfig(**{key: value for key, value in config.items() if key in names})
     run = replace(run, unlabeled=tuple(config["unlabeled"]), labels=str(table))
     settings = method_config(run.method, **config["method_config"])
-    options = Options(out=str(out), device="cpu", threads=1, quiet=True, eval_every=1000, resume=True)
+    options = Options(out=str(out), device=device, threads=1, quiet=True, eval_every=1000, resume=True)
     train(run, settings, options)
 
 
@@ -92,6 +90,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=20)
     parser.add_argument("--choices", nargs="+", default=["chosen"], choices=["chosen", "random"])
     parser.add_argument("--data", required=True, help="what the data is, in words")
+    parser.add_argument("--device", default="cpu", help="where to train: take that of the runs")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -102,7 +101,7 @@ def main() -> None:
         for choice in arguments.choices:
             table = arguments.work / f"{folder.name}-{choice}.csv"
             wrong = fill_in(folder, arguments.k, table, choice)
-            repeat(folder, table, arguments.work / f"{folder.name}-{choice}")
+            repeat(folder, table, arguments.work / f"{folder.name}-{choice}", arguments.device)
             found = scores(arguments.work / f"{folder.name}-{choice}")
             rows.append(about | {"labels": choice, "wrong_guesses": wrong} | found)
             print(rows[-1], flush=True)
@@ -117,7 +116,7 @@ def main() -> None:
             "settings": run["config"]["method_config"],
             "rows": rows,
             "command": "python " + " ".join(Path(part).name if Path(part).is_absolute() else part for part in sys.argv),
-            **environment(torch.device("cpu")),
+            **environment(choose_device(arguments.device)),
         },
     )
 
