@@ -96,6 +96,14 @@ def test_images_to_look_at_are_listed(runs: Path, page: Path) -> None:
     assert ("look at the 24 images below" in text) == bool(tables)
 
 
+def test_tables_are_plain_latex(page: Path) -> None:
+    """No letter that LaTeX would not know without further packages."""
+    tables = list(page.with_name("r_files").glob("*.tex"))
+    assert len(tables) > 5
+    for table in tables:
+        assert table.read_text(encoding="utf-8").isascii(), table.name
+
+
 def test_units_are_named(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     certain = text[text.index('<section id="certain">') : text.index('<section id="confusion">')]

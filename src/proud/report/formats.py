@@ -170,6 +170,7 @@ SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasc
 SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 SPECIAL |= {"•": r"$\bullet$", "†": r"$\dagger$", "±": r"$\pm$", "−": r"$-$", "“": "``", "”": "''", "–": "--"}
 SPECIAL |= {"→": r"$\rightarrow$", "λ": r"$\lambda$", "ε": r"$\varepsilon$", "\n": " "}
+SPECIAL |= {"✓": r"$\surd$", "✗": r"$\times$", "…": r"\ldots{}", "·": r"$\cdot$", "<": "$<$", ">": "$>$", "\u00a0": "~"}
 
 
 def tex(text: str) -> str:
