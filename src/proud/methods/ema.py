@@ -53,9 +53,9 @@ class EMAMethod(Method):
     def decay_limit(self, stage: Stage, epoch: int) -> float:
         return self.config.ema_decay
 
-    def ramp(self, stage: Stage, epochs: int) -> Tensor:
-        """Linear from 0 to 1 over the first epochs of the stage, step by step."""
-        return (self.steps / max(1, epochs * stage.steps)).clamp(max=1)
+    def ramp(self, steps: int) -> Tensor:
+        """Linear from 0 to 1 over the first steps of the stage."""
+        return (self.steps / max(1, steps)).clamp(max=1)
 
     def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         losses = super().step(stage, rows, draws)

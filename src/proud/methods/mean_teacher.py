@@ -62,7 +62,8 @@ class MeanTeacher(EMAMethod):
 
     def weight(self, stage: Stage) -> Tensor:
         """λ exp(-5 (1 - t)²), t rising from 0 to 1."""
-        return self.config.consistency * torch.exp(-5 * (1 - self.ramp(stage, self.config.rampup_epochs)).square())
+        t = self.ramp(self.config.rampup_epochs * stage.steps)
+        return self.config.consistency * torch.exp(-5 * (1 - t).square())
 
     # ---- the teacher
 

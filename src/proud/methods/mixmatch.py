@@ -28,8 +28,8 @@ class MixMatchConfig(EMAConfig):
     """MixUp draws its ratio from Beta(beta, beta)"""
     unlabeled_weight: float = 75.0
     """final weight of the loss on unlabeled images (λ_U)"""
-    rampup_epochs: int = 16
-    """epochs of the main phase over which that weight rises"""
+    rampup_steps: int = 16_384
+    """optimizer steps of the main phase over which that weight rises"""
 
 
 class MixMatch(EMAMethod):
@@ -63,7 +63,7 @@ class MixMatch(EMAMethod):
         logits, targets = logits.float().unflatten(0, groups), targets.unflatten(0, groups)
         ce = ops.soft_cross_entropy(logits[:, 0], targets[:, 0])
         l2 = (logits[:, 1:].softmax(-1) - targets[:, 1:]).square().mean()
-        weight = config.unlabeled_weight * self.ramp(stage, config.rampup_epochs)
+        weight = config.unlabeled_weight * self.ramp(config.rampup_steps)
         return {"loss": ce + weight * l2, "ce": ce, "l2": l2}
 
     def guessed(self, rows: dict[str, Tensor], draws: Draws) -> tuple[Tensor, Tensor]:
