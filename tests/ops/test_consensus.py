@@ -34,6 +34,19 @@ def test_without_the_classifier_it_is_the_uncertainty_of_the_paper() -> None:
     torch.testing.assert_close(uncertainty, ops.uncertainty(distances[0], 0.2, present))
 
 
+def test_a_known_label_stands_and_is_certain() -> None:
+    g = torch.Generator().manual_seed(3)
+    distances, probs = torch.rand(3, 6, 4, generator=g), torch.rand(3, 6, 4, generator=g)
+    known = torch.tensor([-1, 2, -1, 0, -1, -1])
+    given = {"tau": 0.2, "present": torch.ones(4, dtype=torch.bool), "classifier": 0.5}
+    free, stated = ops.consensus(distances, probs, **given), ops.consensus(distances, probs, known=known, **given)
+    assert stated[0][[1, 3]].tolist() == [2, 0] and stated[1][[1, 3]].tolist() == [0, 0]
+    for a, b in zip(free, stated, strict=True):
+        assert torch.equal(a[known < 0], b[known < 0])
+    views = (-distances / 0.2 + 0.5 * probs.log()).argmax(-1)
+    torch.testing.assert_close(stated[2][1], (views[:, 1] == 2).float().mean())
+
+
 def test_balance_holds_back_a_class_that_comes_up_too_often() -> None:
     g = torch.Generator().manual_seed(1)
     distances = torch.rand(1, 400, 3, generator=g)

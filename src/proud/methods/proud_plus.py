@@ -106,10 +106,9 @@ class ProUDPlus(ProUD, EMAMethod):
             classifier=config.classifier,
             balance=config.balance,
             prior=self.index.count / self.index.count.sum(),
+            known=known,
             reduce=self.sharing.sum,
         )
-        if known is not None:
-            labels, uncertainty = torch.where(known >= 0, known, labels), uncertainty.masked_fill(known >= 0, 0)
         return replace(found, labels=labels, uncertainty=uncertainty, agreement=agreement)
 
     # ---- centred features: what all images of a domain share says nothing about classes

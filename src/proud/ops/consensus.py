@@ -22,13 +22,15 @@ def consensus(
     classifier: float,
     balance: float = 0.0,
     prior: Tensor | None = None,
+    known: Tensor | None = None,
     reduce: Callable[[Tensor], Tensor] = lambda total: total,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Labels, their uncertainty in nats, and the share of views that find the label alone. [R,N,K], [R,N,K] -> [N] x 3.
 
     A view's opinion is softmax(-dist / tau + classifier log p) over the present classes, the image's the mean of its
     views'. With `balance`, classes that come up more often in the domain than in `prior` [K] are held back: three
-    rounds of p_k (prior_k / mean p_k)^balance. `reduce` adds sums over processes.
+    rounds of p_k (prior_k / mean p_k)^balance. Where `known` [N] holds a class and not -1, it is the label, without
+    uncertainty. `reduce` adds sums over processes.
     """
     scores = -widen(distances) / tau + classifier * widen(probs).clamp_min(_LEAST).log()
     opinions = scores.masked_fill(~present, torch.finfo(scores.dtype).min).softmax(-1)
@@ -40,6 +42,7 @@ def consensus(
             share = reduce(mean.sum(0)) / count
             mean = mean * (prior.clamp_min(_LEAST) / share.clamp_min(_LEAST)) ** balance
             mean = mean / mean.sum(-1, keepdim=True).clamp_min(torch.finfo(mean.dtype).tiny)
-    labels = mean.argmax(-1)
-    alone = (opinions.argmax(-1) == labels).to(mean.dtype).mean(0)
-    return labels, torch.special.entr(mean).sum(-1), alone
+    labels, uncertainty = mean.argmax(-1), torch.special.entr(mean).sum(-1)
+    if known is not None:
+        labels, uncertainty = torch.where(known >= 0, known, labels), uncertainty.masked_fill(known >= 0, 0)
+    return labels, uncertainty, (opinions.argmax(-1) == labels).to(mean.dtype).mean(0)
