@@ -15,14 +15,16 @@ from proud.ops import PseudoLabels
 
 @torch.no_grad()
 def forward_all(
-    net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str
+    net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str, parts: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Features and logits (float32, on the device) of stored uint8 images, in evaluation view and mode."""
+    """Features and logits (float32, on the device) of stored uint8 images, in evaluation view and mode.
+
+    In as many `parts` of equal size as told, or in chunks that fit."""
     chunk = 1024 if spec.size <= 64 else 128
     was_training = net.training
     net.eval()
     found = []
-    for part in images.split(chunk):
+    for part in images.tensor_split(parts) if parts else images.split(chunk):
         x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             features, logits = net(x)

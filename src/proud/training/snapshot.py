@@ -70,19 +70,14 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
         write_tensors(part, tensors, "proud-snapshot-1")
 
 
-@torch.no_grad()
 def own_statistics(
     net: Net, images: Tensor, spec: ModelSpec, device: torch.device, precision: str
 ) -> tuple[Tensor, Tensor]:
     """`forward_all` with the domain's own batch statistics, as the prototypes were made that are shown among them."""
-    found = []
     with batch_statistics(net, own=True):
-        for part in images.tensor_split(-(-len(images) // OWN_BATCH)):  # of equal size: no small last one
-            x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-                features, logits = net(x)
-            found.append((features.float(), logits.float()))
-    return torch.cat([features for features, _ in found]), torch.cat([logits for _, logits in found])
+        return forward_all(
+            net, images, spec, device, precision, parts=-(-len(images) // OWN_BATCH)
+        )  # no small last one
 
 
 def _pseudo_labels(method: Method, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
