@@ -98,13 +98,18 @@ def by_verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def asked(description: str | None) -> tuple[argparse.Namespace, list[Path]]:
+    """What the command line says, and the folders of the runs it names."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--data", required=True, help="what the data is, in words")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    folders = find_runs(arguments.runs)
+    return arguments, find_runs(arguments.runs)
+
+
+def main() -> None:
+    arguments, folders = asked(__doc__)
     rows = [row for folder in folders for row in observe(folder)]
     first = read_run(folders[0])
     parts = {

@@ -97,10 +97,11 @@ def dump(method: Method, evaluator: Evaluator, path: Path) -> None:
         rows = torch.arange(start, start + size, device=context.device)
         found[f"{name}.truth"] = evaluator.data.audits[name].labels
         for own in (False, True):
-            parts = []
+            parts, random = [], Randomness(SEED, context.device)
+            random.begin_epoch("dump", t)
             for some in rows.split(256):
                 with batch_statistics(method.net, own), torch.no_grad(), method.autocast():
-                    uniform = torch.rand(len(some), 9, device=context.device)
+                    uniform = random.uniform("dump", len(some), 9)
                     parts.append(method.net(method.view(context.unlabeled.take(some), uniform)))
             kind = "own" if own else "running"
             for what, values in zip(("features", "logits"), zip(*parts, strict=True), strict=True):

@@ -8,13 +8,12 @@ therefore a little too good, those on the unseen domain are honest.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from diagnosis import find_runs
+from diagnosis import asked
 from safetensors.torch import load_file
 from trust_tables import trust_table
 
@@ -53,12 +52,7 @@ def observe(folder: Path) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--data", required=True, help="what the data is, in words")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    folders = find_runs(arguments.runs)
+    arguments, folders = asked(__doc__)
     first = read_run(folders[0])
     result = {
         "data": arguments.data,
