@@ -93,6 +93,35 @@ def explored(data: str) -> str:
     )
 
 
+def labelers() -> str:
+    """Ways to pseudo-label right after pretraining."""
+    found = read("explore/labelers.json")
+    names = ("center", "temperature", "classifier", "balance")
+    rows = [
+        [
+            f"{row['cell']} {row['domain']}",
+            row["statistics"],
+            f"{row['classifier_alone']:.1f}",
+            *(("yes" if row[name] else "–") if name == "center" else f"{row[name]:g}" for name in names),
+            f"{row['right']:.1f}",
+            f"{row['certain']:.1f}",
+            f"{row['certain_right']:.1f}" if "certain_right" in row else "–",
+        ]
+        for row in found["rows"]
+    ]
+    header = [
+        "cell, domain",
+        "batch norm",
+        "classifier alone, % right",
+        "centred",
+        "temperature ×",
+        "weight of classifier",
+    ]
+    header += ["balance", "right, %", "certain, %", "right of these, %"]
+    made = f"\nFeatures kept by `benchmarks/explore.py --dump` at commit {found['features_from_commit']}.\n"
+    return table(header, rows) + made + source("explore/labelers.json", found)
+
+
 def precision() -> str:
     """bf16 against fp32."""
     found = read("precision.json")
@@ -116,6 +145,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "precision": precision,
     "explore-digits": lambda: explored("digits-dg"),
+    "labelers": labelers,
     "explore-pacs": lambda: explored("pacs"),
     "trust": lambda: trust_table(read("trust.json")),
     "diagnosis": lambda: diagnosis_table(read("diagnosis.json")),
