@@ -37,10 +37,12 @@ from proud.training.run import environment
 
 DEVELOPMENT_CELLS = {"pacs": ("photo:sketch", "cartoon:sketch"), "digits-dg": ("syn:svhn", "svhn:mnist")}
 SEED = 7
+BEFORE_MAIN = ("pretrain_epochs", "schedule", "lr", "warp", "recolor", "outline")  # settings that pretraining feels
 
 
 def build(task: Task, data: str, variant: dict[str, Any], device: torch.device, weights: str) -> Method:
-    settings = preset(data) | {key: value for key, value in variant.items() if key not in ("name", "method")}
+    own = {key: value for key, value in variant.items() if key not in ("name", "method")}
+    settings = preset(data, method=variant["method"]) | own
     config = method_config(variant["method"], **settings)
     model = "digits" if data == "digits-dg" else "resnet18.tv_in1k"
     spec = model_spec(model, len(task.training.classes), task.size)
@@ -150,7 +152,7 @@ def main() -> None:
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
             config = method.config
-            key = str([getattr(config, name, 0) for name in ("pretrain_epochs", "schedule", "lr", "warp")])
+            key = str([getattr(config, name, 0) for name in BEFORE_MAIN])
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)

@@ -47,6 +47,8 @@ class ProUDPlusConfig(ProUDConfig):
     """strength of turning, zooming, shearing and shifting images that are learned from (0 to 1)"""
     recolor: bool = False
     """change colours of about every second image that is learned from, by an operation of RandAugment"""
+    outline: float = 0.0
+    """share of the images that are learned from as line drawings: dark edges on white"""
     ema_epochs: float = 10.0
     """epochs over which weights are averaged, a quarter of all at most; the average pseudo-labels, is evaluated and
     saved; 0 turns it off"""
@@ -55,7 +57,7 @@ class ProUDPlusConfig(ProUDConfig):
 class ProUDPlus(ProUD, EMAMethod):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig  # type: ignore[assignment]
-    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"warp", "recolor"})
+    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"warp", "recolor", "outline"})
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -78,15 +80,23 @@ class ProUDPlus(ProUD, EMAMethod):
 
     @property
     def view_uniforms(self) -> int:  # type: ignore[override]
-        return VIEW_UNIFORMS + ops.RANDOM_WARP_UNIFORMS + ops.RANDOM_RECOLOR_UNIFORMS
+        return sum(self.view_parts())
 
     def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
-        context, config = self.context, self.config
-        simple, warp, recolor = uniform.split([VIEW_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_RECOLOR_UNIFORMS], 1)
+        config, mean, std = self.config, self.context.mean, self.context.std
+        simple, warp, recolor, outline = uniform.split(self.view_parts(), 1)
         x = self.view(images, simple)
         if config.recolor:
-            x = ops.random_recolor(x, recolor, context.mean, context.std)
+            x = ops.random_recolor(x, recolor, mean, std)
+        if config.outline:
+            x = ops.random_outline(x, outline, config.outline, mean, std)
         return ops.random_warp(x, warp, config.warp) if config.warp else x
+
+    @staticmethod
+    def view_parts() -> list[int]:
+        """Random numbers per image for each step of a view."""
+        parts = (ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_RECOLOR_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS)
+        return [VIEW_UNIFORMS, *parts]
 
     # ---- prototypes and classifier decide together
 

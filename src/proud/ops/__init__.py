@@ -26,6 +26,7 @@ from proud.ops.mixing import (
     ud_mix,
 )
 from proud.ops.noisemix import NoiseMixDraw, dilated_kernel, noise_mix, noise_mix_draw, same_convolution
+from proud.ops.outline import RANDOM_OUTLINE_UNIFORMS, outline, random_outline
 from proud.ops.prototypes import (
     PseudoLabels,
     cosine_distance,
@@ -48,6 +49,7 @@ from proud.ops.randaugment import (
 )
 
 __all__ = [
+    "RANDOM_OUTLINE_UNIFORMS",
     "RANDOM_RECOLOR_UNIFORMS",
     "RANDOM_WARP_UNIFORMS",
     "RAND_AUGMENT_OPS",
@@ -81,8 +83,10 @@ __all__ = [
     "noise_mix",
     "noise_mix_draw",
     "normalize",
+    "outline",
     "prototype_merging_loss",
     "rand_augment",
+    "random_outline",
     "random_recolor",
     "random_warp",
     "same_convolution",
