@@ -20,7 +20,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 # what differs for single methods: proud-plus is done sooner
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "proud-plus": {
-        "pacs": {"epochs": 40},
+        "pacs": {"epochs": 25},
         "office-home": {"epochs": 40},
         "digits-dg": {"epochs": 100},
         "photos": {"epochs": 40},

@@ -248,13 +248,14 @@ def table_minutes(method: Method, epochs: dict[str, float]) -> float:
     return TABLE_RUNS * run / 60
 
 
-def equality(data: str, name: str, steps: int = 50, pretrain_epochs: int = 5) -> dict[str, float]:
+def equality(data: str, name: str, steps: int = 50, pretrain_epochs: int = 20) -> dict[str, float]:
     """Largest relative difference of the loss curves of the plain and the fast loop: same draws, fp32, TF32 off.
 
     Rounding grows from step to step, most of all in an untrained network, so the curves start after some
     pretraining, and two plain runs are compared too: what they differ by is the floor.
     """
     device, shape = torch.device("cuda"), SHAPES[data]
+    torch.backends.cudnn.deterministic, before = True, torch.backends.cudnn.deterministic
     # the labels of pixel noise hang on rounding; the built-in digits are real images
     task = made_up_task(shape) if shape["size"] > 64 else load_task(RunConfig(labeled="pen", test="street"))[0]
     method = build(shape, data, name, task, device, "fp32", batch_size=128)
@@ -270,6 +271,7 @@ def equality(data: str, name: str, steps: int = 50, pretrain_epochs: int = 5) ->
         restore(method, start)
         random.begin_epoch(stage.name, 0)
         curves.append(run_epoch(method, replace(stage, steps=steps), some, random, lambda step: None)["loss"])
+    torch.backends.cudnn.deterministic = before
     again, fast = ((curve - curves[0]).abs() / curves[0].abs() for curve in curves[1:])
     return {"steps": steps, "fast_vs_plain": fast.max().item(), "plain_vs_plain": again.max().item()}
 

@@ -47,7 +47,7 @@ class ProUDPlusConfig(ProUDConfig):
     """strength of turning, zooming, shearing and shifting images that are learned from (0 to 1)"""
     recolor: bool = False
     """change colours of about every second image that is learned from, by an operation of RandAugment"""
-    outline: float = 0.0
+    outline: float = 0.25
     """share of the images that are learned from as line drawings: dark edges on white"""
     ema_epochs: float = 10.0
     """epochs over which weights are averaged, a quarter of all at most; the average pseudo-labels, is evaluated and

@@ -161,7 +161,7 @@ def footer(
         hours = sum(row["seconds"] for row in own) / 3600
         lines.append(
             f"{method}: runs per seed {runs}; commit {', '.join(made['commit'])}; {', '.join(made['device'])}; "
-            f"{hours:.2f} h of training."
+            f"{hours:.2f} h of wall time."
         )
     return tuple(lines)
 
