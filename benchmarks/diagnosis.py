@@ -1,15 +1,18 @@
 """Does the diagnosis, which sees no label of a site, rank sites by how right their pseudo-labels are?
 
-Usage: python benchmarks/diagnosis.py RUN_OR_BENCH... --data NAME --out benchmarks/results/diagnosis.json
+Usage: python benchmarks/diagnosis.py RUNS_OR_RESULTS... --data NAME --out benchmarks/results/diagnosis.json
 
-Takes finished runs (or folders of a bench) whose audits know the true labels, and gives the rank correlation (Spearman)
-of the score and of each signal with the accuracy of the pseudo-labels, all as means over the last five epochs. The
-limits in `proud.trust.diagnosis` were chosen on the development cells; the other cells are told apart.
+Takes finished runs, folders of them (means over the last five epochs) or results.jsonl files (the last epoch), of data
+whose true labels are known, and gives the rank correlation (Spearman) of the score and of each signal with the accuracy
+of the pseudo-labels. The limits in `proud.trust.diagnosis` were chosen on the development cells of Digits-DG; the other
+cells are told apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import sys
 from itertools import permutations
 from pathlib import Path
@@ -20,13 +23,13 @@ import numpy as np
 import torch
 from scipy.stats import rankdata, spearmanr
 
+from proud.bench.plan import DEVELOPMENT
 from proud.training.files import write_json
 from proud.training.folder import read_run
 from proud.training.machine import environment
 from proud.training.records import Records
 from proud.trust.diagnosis import LAST_EPOCHS, LIMITS, diagnose
 
-DEVELOPMENT_CELLS = ("syn:svhn", "svhn:mnist", "photo:sketch", "cartoon:sketch")
 MOST_EXACT = 8  # sites; with more of them the usual approximation of p will do
 SIGNALS = ("stability", "agreement", "class_shift", "prototype_shift", "uncertainty", "uncertain", "certain", "lambda")
 
@@ -37,9 +40,20 @@ def find_runs(folders: list[Path]) -> list[Path]:
 
 
 def observe(folder: Path) -> list[dict[str, Any]]:
-    """One row per site."""
+    """One row per site of a run."""
     about, records = read_run(folder), Records(folder / "records.jsonl").read()
-    config, rows = about["config"], []
+    data = about["config"]["data"] if about["config"]["data"] in DEVELOPMENT else ""
+    return sites(about["config"] | {"commit": about.get("commit"), "bench": data}, records)
+
+
+def results(path: Path) -> list[dict[str, Any]]:
+    """One row per site of every run in a results file."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row for line in lines for row in sites(line, [{"domains": line.get("domains_last", {})}])]
+
+
+def sites(about: dict[str, Any], records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows, cell = [], (about["labeled"], about["test"])
     for site in diagnose(records):
         told = [record["domains"][site.name] for record in records if site.name in record.get("domains", {})]
         right = [row["accuracy"] for row in told[-LAST_EPOCHS:] if "accuracy" in row]
@@ -47,11 +61,12 @@ def observe(folder: Path) -> list[dict[str, Any]]:
             continue
         rows.append(
             {
-                "cell": f"{config['labeled']}:{config['test']}",
-                "method": config["method"],
-                "seed": config["seed"],
+                "data": about["bench"],
+                "cell": ":".join(cell),
+                "method": about["method"],
+                "seed": about["seed"],
                 "site": site.name,
-                "development": f"{config['labeled']}:{config['test']}" in DEVELOPMENT_CELLS,
+                "development": any(cell in cells for cells in DEVELOPMENT.values()),
                 "accuracy": round(fmean(right), 4),
                 "score": round(site.score, 4),
                 "verdict": site.verdict,
@@ -98,36 +113,28 @@ def by_verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def asked(description: str | None) -> tuple[argparse.Namespace, list[Path]]:
-    """What the command line says, and the folders of the runs it names."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs="+")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sources", type=Path, nargs="+")
     parser.add_argument("--data", required=True, help="what the data is, in words")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    return arguments, find_runs(arguments.runs)
-
-
-def main() -> None:
-    arguments, folders = asked(__doc__)
-    rows = [row for folder in folders for row in observe(folder)]
-    first = read_run(folders[0])
-    parts = {
-        "all": rows,
-        "development": [row for row in rows if row["development"]],
-        "others": [row for row in rows if not row["development"]],
-    }
+    files = [path for path in arguments.sources if path.is_file()]
+    rows = [row for path in files for row in results(path)]
+    rows += [
+        row for folder in find_runs([path for path in arguments.sources if path.is_dir()]) for row in observe(folder)
+    ]
+    parts = {"all": rows, "development cells": [row for row in rows if row["development"]]}
+    parts["other cells"] = [row for row in rows if not row["development"]]
+    for kind in dict.fromkeys((row["data"], row["method"]) for row in rows):
+        parts[", ".join(filter(None, kind))] = [row for row in rows if (row["data"], row["method"]) == kind]
     result = {
         "data": arguments.data,
-        "images": {name: domain["images"] for name, domain in first["task"]["domains"].items()},
-        "size": first["task"]["size"],
-        "settings": first["config"]["method_config"],
         "limits": {"good": LIMITS.good, "harmful": LIMITS.harmful},
         "spearman": {name: correlations(part) for name, part in parts.items()},
         "verdicts": {name: by_verdict(part) for name, part in parts.items()},
         "sites": rows,
-        "command": "python " + " ".join(sys.argv),
-        "device_of_runs": first["device"],
+        "command": shlex.join(["python", *sys.argv]),
         **environment(torch.device("cpu")),
     }
     write_json(arguments.out, result)

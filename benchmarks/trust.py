@@ -8,12 +8,14 @@ therefore a little too good, those on the unseen domain are honest.
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from diagnosis import asked
+from diagnosis import find_runs
 from safetensors.torch import load_file
 from trust_tables import trust_table
 
@@ -32,6 +34,8 @@ def observe(folder: Path) -> dict[str, Any] | None:
     trust = fit_trust(outputs["val/logits"], outputs["val/labels"])
     config = about["config"]
     row: dict[str, Any] = {key: config[key] for key in ("labeled", "test", "method", "seed")}
+    if config["method_config"].get("alpha") == 0:
+        row["method"] += " without PML"
     row |= {"temperature": round(trust.temperature, 3), "validation_images": trust.images, "commit": about["commit"]}
     for part, name in (("val", "source"), ("test", "unseen")):
         for score in ("lac", "aps"):
@@ -52,7 +56,12 @@ def observe(folder: Path) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    arguments, folders = asked(__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--data", required=True, help="what the data is, in words")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    folders = find_runs(arguments.runs)
     first = read_run(folders[0])
     result = {
         "data": arguments.data,
@@ -62,12 +71,12 @@ def main() -> None:
         "coverage": COVERAGE,
         "risk": RISK,
         "rows": [row for folder in folders if (row := observe(folder)) is not None],
-        "command": "python " + " ".join(sys.argv),
+        "command": shlex.join(["python", *sys.argv]),
         "device_of_runs": first["device"],
         **environment(torch.device("cpu")),
     }
     write_json(arguments.out, result)
-    print(trust_table(result))
+    print(trust_table(result, arguments.out.name))
 
 
 if __name__ == "__main__":

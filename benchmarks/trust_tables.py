@@ -11,18 +11,19 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
 
 
 def source(name: str, result: dict[str, Any]) -> str:
-    images = ", ".join(f"{domain} {count}" for domain, count in result["images"].items())
-    return (
-        f"\n{result['data']}; images in the first run: {images}; {result['size']} px. "
-        f"`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
-    )
+    told = str(result["data"])
+    if "images" in result:
+        images = ", ".join(f"{domain} {count}" for domain, count in result["images"].items())
+        told += f"; images in the first run: {images}; {result['size']} px"
+    made = f"`{result['command']}` · commit {result['commit']} · {result['device']}"
+    return f"\n{told}. `benchmarks/results/{name}` · {made}\n"
 
 
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def trust_table(result: dict[str, Any]) -> str:
+def trust_table(result: dict[str, Any], name: str) -> str:
     """One row per run; the last one holds the means."""
     both = ("source", "unseen")
 
@@ -54,7 +55,7 @@ def trust_table(result: dict[str, Any]) -> str:
     rows = [
         cells(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]) for row in result["rows"]
     ]
-    return markdown(header, [*rows, cells("**mean**", result["rows"])]) + source("trust.json", result)
+    return markdown(header, [*rows, cells("**mean**", result["rows"])]) + source(name, result)
 
 
 def diagnosis_table(result: dict[str, Any]) -> str:
@@ -81,7 +82,8 @@ def diagnosis_table(result: dict[str, Any]) -> str:
         for row in sorted(result["sites"], key=lambda row: -row["score"])
     ]
     every = markdown(["labeled → unseen", "run", "site", "score", "verdict", "pseudo-labels right, %"], sites)
-    return markdown(header, rows) + "\n" + every + source("diagnosis.json", result)
+    folded = f"\n<details><summary>All {len(sites)} sites</summary>\n\n{every}\n</details>\n"
+    return markdown(header, rows) + folded + source("diagnosis.json", result)
 
 
 def label_next_table(result: dict[str, Any]) -> str:

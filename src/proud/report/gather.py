@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,15 +160,27 @@ def short_names(about: dict[Path, dict[str, Any]]) -> dict[Path, str]:
             break
         if len({part(config) for config in configs.values()}) > 1:
             names = {folder: f"{name}, {part(configs[folder])}" for folder, name in names.items()}
-    if len(set(names.values())) < len(names):
-        names = {folder: f"{name} ({folder.name})" for folder, name in names.items()}
+    for name in [name for name, count in Counter(names.values()).items() if count > 1]:
+        twins = {folder: configs[folder] for folder in names if names[folder] == name}
+        more = differing_settings(twins)
+        if len(set(more.values())) < len(twins):
+            more = {folder: folder.name for folder in twins}
+        names |= {folder: f"{name} ({more[folder]})" for folder in twins}
     return names
+
+
+def differing_settings(configs: dict[Path, dict[str, Any]]) -> dict[Path, str]:
+    """What tells runs of one method apart: `alpha 0.1, views 1`; three settings at most."""
+    settings = {folder: config.get("method_config", {}) for folder, config in configs.items()}
+    keys = [key for key in next(iter(settings.values())) if len({str(s.get(key)) for s in settings.values()}) > 1]
+    return {folder: ", ".join(f"{key} {mine.get(key)}" for key in keys[:3]) for folder, mine in settings.items()}
 
 
 def method_name(config: dict[str, Any]) -> str:
     """ProUD's parts can be turned off by flags: say so."""
     settings = config.get("method_config", {})
-    without = [part for part, key in (("UDMix", "udmix"), ("PML", "pml")) if settings.get(key) is False]
+    off = {"UDMix": settings.get("udmix") is False, "PML": settings.get("pml") is False or settings.get("alpha") == 0}
+    without = [part for part in off if off[part]]
     name = str(config["method"])
     return name if name.startswith("proud-no") or not without else f"{name} without {' and '.join(without)}"
 

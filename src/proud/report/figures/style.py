@@ -6,6 +6,7 @@ import io
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,7 +144,8 @@ def _drawn(
         for ax, panel in zip(axes, panels, strict=False):
             panel.draw(ax, theme)
             if titles:
-                ax.set_title(plain(panel.title, 60), loc="left", pad=14)
+                letters = max(12, int(12 * panel.width))
+                ax.set_title("\n".join(wrap(plain(panel.title, 3 * letters), letters)), loc="left", pad=14)
         if marks:
             _legend(figure, marks, theme, width)
         out = io.BytesIO()

@@ -1,0 +1,31 @@
+"""Runs on one page are told apart by as little as it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from proud.report.gather import short_names
+
+
+def names(*configs: dict[str, Any]) -> list[str]:
+    whole = {"method": "proud", "labeled": "pen", "test": "street", "seed": 1}
+    about = {Path(f"runs/{n}"): {"config": whole | config} for n, config in enumerate(configs)}
+    return list(short_names(about).values())
+
+
+def test_the_method_then_the_combination_then_the_seed() -> None:
+    assert names({}, {"method": "erm"}) == ["proud", "erm"]
+    assert names({}, {"test": "print"}) == ["proud, pen → street", "proud, pen → print"]
+    assert names({}, {"seed": 2}) == ["proud, seed 1", "proud, seed 2"]
+
+
+def test_parts_that_are_off_and_settings_that_differ() -> None:
+    assert names({}, {"method_config": {"pml": False}}) == ["proud", "proud without PML"]
+    assert names({}, {"method_config": {"alpha": 0}}) == ["proud", "proud without PML"]
+    pairs = ({"method_config": {"views": 1, "alpha": 1}}, {"method_config": {"views": 3, "alpha": 1}})
+    assert names(*pairs) == ["proud (views 1)", "proud (views 3)"]
+
+
+def test_the_folder_where_nothing_else_differs() -> None:
+    assert names({}, {}, {"method": "erm"}) == ["proud (0)", "proud (1)", "erm"]
