@@ -130,8 +130,9 @@ def test_the_papers_figures_as_documented(tmp_path: Path, monkeypatch: pytest.Mo
     whole, part = (load_file(f"runs/{name}/snapshots/last.safetensors") for name in ("fig2", "fig4"))
     assert not np.array_equal(whole["method/merged"], part["method/merged"])
     page = (tmp_path / "paper-figures.html").read_text(encoding="utf-8")
-    for name in ("proud, pen → street", "proud without PML, pen → street"):  # Fig. 2 above Fig. 4, three epochs each
+    # Fig. 2 above Fig. 4, three epochs each
+    for name in ("proud-plus, pen → street", "proud-plus without PML, pen → street"):
         assert [f"{name}: epoch {epoch}</figcaption>" in page for epoch in (1, 2, 3)] == [True] * 3
     for stem in re.findall(r"`paper-figures_files/([\w.-]+)`", text):
         assert (files / stem.replace("cartoon-sketch", "print-texture")).is_file(), stem
-    assert "--no-pml" in commands[1]
+    assert "--alpha 0" in commands[1]
