@@ -159,7 +159,7 @@ def test_plus_pseudo_labels_with_the_averaged_network() -> None:
 
 
 def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
-    method, _ = build("proud-plus", warp=1.0)
+    method, _ = build("proud-plus", warp=1.0, outline=0.0)
     images = method.context.unlabeled.take(torch.arange(8))
     uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
     plain, warped = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
@@ -167,6 +167,18 @@ def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
     torch.testing.assert_close(warped, ops.random_warp(plain, uniform[:, 9:15], 1.0))
     uniform[:, 9:15] = 0.5  # no turn, zoom, shear or shift
     torch.testing.assert_close(method.training_view(images, uniform), plain, atol=1e-5, rtol=1e-5)
+
+
+def test_plus_draws_a_share_of_what_it_learns_from_and_nothing_of_what_it_labels() -> None:
+    method, _ = build("proud-plus", warp=0.0, outline=0.5)
+    images, context = method.context.unlabeled.take(torch.arange(8)), method.context
+    uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
+    plain, seen = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
+    drawn = uniform[:, -2] < 0.5
+    assert 0 < drawn.sum() < 8 and torch.equal(seen[~drawn], plain[~drawn])
+    expected = ops.random_outline(plain, uniform[:, -2:], 0.5, context.mean, context.std)
+    torch.testing.assert_close(seen, expected)
+    assert not torch.allclose(seen[drawn], plain[drawn])
 
 
 def test_loaded_optimizer_state_has_the_memory_layout_of_its_parameters() -> None:

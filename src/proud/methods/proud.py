@@ -224,7 +224,9 @@ class ProUD(Method):
         terms = {"ce": (1.0, self.mixup_loss(mixed_features, labels.repeat(2), draws))}
         if config.pml:
             terms |= self.merging_terms(merging_features.float(), labels, rows["unlabeled"])
-        total = torch.stack([weight * value for weight, value in terms.values()]).sum()
+        total = terms["ce"][1]
+        for weight, value in list(terms.values())[1:]:
+            total = torch.add(total, value, alpha=weight)
         return {"loss": total} | {name: value for name, (_, value) in terms.items()}
 
     def merging_views(self, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
@@ -252,9 +254,7 @@ class ProUD(Method):
         config = self.config
         ratio = draws["ratio"]
         if config.udmix:
-            ratio = torch.stack(
-                [ops.mixing_ratio(self.uncertainty[rows], u, config.tau_ratio, config.threshold) for u in ratio]
-            )
+            ratio = ops.mixing_ratio(self.uncertainty[rows], ratio, config.tau_ratio, config.threshold)
         labeled, unlabeled = originals.chunk(2)
         labeled_copy, unlabeled_copy = copies.chunk(2)
         across = draws["pairing"] < 0.5

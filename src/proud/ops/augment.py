@@ -14,6 +14,7 @@ from proud.ops._shared import constant, per_channel, per_sample
 
 _GREY = (0.299, 0.587, 0.114)  # ITU-R 601
 _YIQ = np.array([_GREY, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)])
+_CHROMA = tuple((np.eye(3) - np.array(_GREY)).flatten().tolist())  # I - L, what is left without the luma
 # The generator of hue rotation: I turns into Q, Q into -I, and the luma Y stays. Red moves towards yellow.
 _HUE_TURN = tuple((np.linalg.inv(_YIQ) @ np.array([[0, 0, 0], [0, 0, 1], [0, -1, 0]]) @ _YIQ).flatten().tolist())
 
@@ -48,7 +49,7 @@ def augment_draw(
     """Uniform numbers to a draw; margin = stored side - crop side. [N,9] -> AugmentDraw."""
     translate, flip, gray = uniform[:, 0], uniform[:, 3], uniform[:, 8]
     offsets = (uniform[:, 1:3] * (margin + 1)).long().clamp(0, margin)
-    top, left = torch.where(translate[:, None] < translate_p, offsets, margin // 2).unbind(-1)
+    top, left = offsets.masked_fill(translate[:, None] >= translate_p, margin // 2).unbind(-1)
     # factors 1 ± reach, and a hue of 0 ± reach
     lowest = constant([centre - reach for centre, reach in zip((1, 1, 1, 0), jitter, strict=True)], uniform)
     width = constant([2 * reach for reach in jitter], uniform)
@@ -95,12 +96,15 @@ def color_jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Te
 
 def normalize(x: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor) -> Tensor:
     """(x - mean) / std per channel. [N,C,H,W], [C], [C] -> [N,C,H,W]."""
-    return (x - per_channel(mean, x)) / per_channel(std, x)
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        return (x - per_channel(mean, x)) / per_channel(std, x)
+    shift = [-m / s for m, s in zip(mean, std, strict=True)]
+    return torch.addcmul(per_channel(shift, x), x, per_channel([1 / s for s in std], x))
 
 
 def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Bytes 0..255 to numbers in [0, 1]."""
-    return images.to(dtype) / 255
+    return images / 255 if dtype == torch.float32 else images.to(dtype) / 255
 
 
 def augment(
@@ -113,9 +117,8 @@ def augment(
 ) -> Tensor:
     """Crop, flip, jitter, grayscale, normalise. [N,3,S,S] uint8 -> [N,3,size,size]."""
     steps = torch.arange(size, device=images.device)
-    steps = torch.where(draw.flip.unsqueeze(-1), size - 1 - steps, steps)
-    columns = draw.left.unsqueeze(-1) + steps
-    rows = draw.top.unsqueeze(-1) + torch.arange(size, device=images.device)
+    rows = draw.top.unsqueeze(-1) + steps
+    columns = draw.left.unsqueeze(-1) + torch.where(draw.flip.unsqueeze(-1), size - 1 - steps, steps)
     x = to_unit(_gather_pixels(images, rows, columns), torch.promote_types(dtype, torch.float32))
     x = color_jitter(x, draw.brightness, draw.contrast, draw.saturation, draw.hue)
     return normalize(grayscale(x, draw.gray), mean, std).to(dtype)
@@ -152,10 +155,9 @@ def _jitter_map(
         t.to(x.dtype)[:, None, None] for t in (brightness, contrast, saturation, hue)
     )
     grey = constant(_GREY, x)
-    luma = grey.expand(3, 3)
-    chroma = torch.eye(3, dtype=x.dtype, device=x.device) - luma
-    turn = constant(_HUE_TURN, x).view(3, 3)
-    angle = 2 * pi * hue
-    matrix = brightness * contrast * (luma + saturation * (angle.cos() * chroma + angle.sin() * turn))
+    chroma, turn = (constant(values, x).view(3, 3) for values in (_CHROMA, _HUE_TURN))
+    angle, scale = 2 * pi * hue, brightness * contrast
+    turned = torch.addcmul(angle.cos() * chroma, angle.sin(), turn)
+    matrix = scale * torch.addcmul(grey.expand(3, 3), saturation, turned)
     mean_grey = (x.mean((2, 3)) * grey).sum(-1)
-    return matrix, (brightness * (1 - contrast)).flatten() * mean_grey
+    return matrix, (brightness - scale).flatten() * mean_grey

@@ -30,8 +30,8 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 def mixup_cross_entropy(logits: Tensor, labels_a: Tensor, labels_b: Tensor, ratio: Tensor | float) -> Tensor:
     """Mean of ratio CE(a) + (1 - ratio) CE(b). [N,K], [N], [N], scalar or [N] -> scalar."""
-    loss_a = F.cross_entropy(logits, labels_a, reduction="none")
-    loss_b = F.cross_entropy(logits, labels_b, reduction="none")
+    log_p = logits.log_softmax(-1)
+    loss_a, loss_b = (F.nll_loss(log_p, labels, reduction="none") for labels in (labels_a, labels_b))
     if isinstance(ratio, Tensor):
-        ratio = ratio.to(loss_a.dtype)
-    return (ratio * loss_a + (1 - ratio) * loss_b).mean()
+        ratio = ratio.to(log_p.dtype)
+    return torch.lerp(loss_b, loss_a, ratio).mean()

@@ -30,7 +30,7 @@ def certainty_ratio(uncertainty: Tensor, tau: float | Tensor) -> Tensor:
 
 
 def mixing_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor, threshold: float | Tensor) -> Tensor:
-    """Eq. 7: a uniform lambda where lambda_eps > threshold, else lambda_eps. [N], [N] -> [N]."""
+    """Eq. 7: a uniform lambda where lambda_eps > threshold, else lambda_eps. [N], [...,N] -> [...,N]."""
     ratio = certainty_ratio(uncertainty, tau)
     return torch.where(ratio > threshold, uniform.to(ratio.dtype), ratio)
 
@@ -57,7 +57,7 @@ def class_index(labels: Tensor, num_classes: int) -> ClassIndex:
 def sample_match(labels: Tensor, index: ClassIndex, uniform: Tensor) -> Tensor:
     """SampleMatch: a row of the labeled domain of the same class, the floor(uniform count)-th. [N], [N] -> [N]."""
     count = index.count[labels]
-    offset = (uniform * count).long().clamp_min(0).minimum(count - 1)
+    offset = (uniform * count).long().minimum(count - 1)
     return index.order[index.start[labels] + offset]
 
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proud.ops._shared import per_channel, per_sample, wide_matmul, widen
+from proud.ops._shared import constant, per_channel, per_sample, wide_matmul, widen
 from proud.ops.augment import normalize
 
 _LEAST_VARIANCE = 1e-10  # a constant image has no spread to divide by
@@ -53,15 +53,17 @@ def noise_mix_draw(
     ratio_range: tuple[float, float] = (0.1, 0.3),
 ) -> NoiseMixDraw:
     """Uniform numbers to a draw. [2,N], [P,3] (kernel, dilation, ratio), [P,3,3,m,m], [P,N,3,H,W]."""
-    kernel, dilation, ratio = uniform_layer.unbind(-1)
+    most = constant((max_kernel, max_dilation), uniform_layer)
+    kernel, dilation = (1 + uniform_layer[..., :2] * most).minimum(most).long().unbind(-1)
+    first, last = (uniform_sample < invert_p).unbind(0)
     low, high = ratio_range
     return NoiseMixDraw(
-        invert_first=uniform_sample[0] < invert_p,
-        invert_last=uniform_sample[1] < invert_p,
+        invert_first=first,
+        invert_last=last,
         weights=2 * uniform_weights - 1,
-        kernel_size=1 + (kernel * max_kernel).long().clamp(0, max_kernel - 1),
-        dilation=1 + (dilation * max_dilation).long().clamp(0, max_dilation - 1),
-        ratio=low + (high - low) * ratio,
+        kernel_size=kernel,
+        dilation=dilation,
+        ratio=low + (high - low) * uniform_layer[..., 2],
         noise=noise,
     )
 
@@ -74,17 +76,18 @@ def dilated_kernel(weights: Tensor, kernel_size: Tensor, dilation: Tensor, max_d
     """
     channels, side = weights.shape[-3], weights.shape[-1]
     frame = max_dilation * (side - 1) + 1
-    size, spread = kernel_size.unsqueeze(-1), dilation.unsqueeze(-1)
-    begin = (frame - 1) // 2 - spread * (size - 1) // 2
+    last, spread = kernel_size.unsqueeze(-1) - 1, dilation.unsqueeze(-1)
+    begin = (frame - 1) // 2 - spread * last // 2
     step = torch.arange(frame, device=weights.device) - begin
-    tap = step.div(spread, rounding_mode="floor")
-    used = (step >= 0) & (step % spread == 0) & (tap < size)
-    tap = tap.clamp(0, side - 1)[..., None, None, :, None]
+    tap = step.div(spread, rounding_mode="floor").clamp_min(0).minimum(last)
+    used = tap * spread == step
+    tap = tap[..., None, None, :, None]
     rows = weights.gather(-2, tap.expand(*weights.shape[:-2], frame, side))
     taps = rows.gather(-1, tap.mT.expand(*rows.shape[:-1], frame))
-    bound = (channels * size * size).to(weights.dtype).rsqrt()
-    used = (used.unsqueeze(-1) & used.unsqueeze(-2)).unsqueeze(-3).unsqueeze(-3)
-    return torch.where(used, taps * bound[..., None, None, None], 0)
+    # the bound's square root at each used row and column: their product is the bound, and zero elsewhere
+    root = used * (channels**0.5 * (last + 1).to(weights.dtype)).rsqrt()
+    root = root[..., None, None, :, None]
+    return taps * root * root.mT
 
 
 def same_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Tensor:
@@ -110,7 +113,7 @@ def noise_mix(
     """Algorithm 1 on normalised images, [N,3,H,W] -> [N,3,H,W]. sigma is the noise's std, or its variance if told."""
     out = widen(x)
     scale = sigma**0.5 if noise_as_variance else sigma
-    inverted = (1 - 2 * per_channel(mean, out)) / per_channel(std, out) - out  # 1 - pixel, seen normalised
+    inverted = _inverse_offset(mean, std, out) - out  # 1 - pixel, seen normalised
     out = torch.where(per_sample(draw.invert_first, out), inverted, out)
     kernels = dilated_kernel(draw.weights.to(out.dtype), draw.kernel_size, draw.dilation)
     for kernel, ratio, noise in zip(kernels, draw.ratio.to(out.dtype), draw.noise, strict=True):
@@ -119,6 +122,12 @@ def noise_mix(
     pixels = out.sigmoid()
     pixels = torch.where(per_sample(draw.invert_last, pixels), 1 - pixels, pixels)
     return normalize(pixels, mean, std).to(x.dtype)
+
+
+def _inverse_offset(mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor, like: Tensor) -> Tensor:
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        return (1 - 2 * per_channel(mean, like)) / per_channel(std, like)
+    return per_channel([(1 - 2 * m) / s for m, s in zip(mean, std, strict=True)], like)
 
 
 def _standardize(x: Tensor) -> Tensor:

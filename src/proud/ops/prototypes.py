@@ -129,7 +129,7 @@ def _unit(x: Tensor) -> Tensor:
     """Rows of length 1; a zero row stays zero and passes no gradient."""
     x = widen(x)
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return torch.where(norm > 0, x / torch.where(norm > 0, norm, 1), 0)
+    return x / norm.masked_fill(norm == 0, torch.inf)
 
 
 def _membership(labels: Tensor, num_classes: int) -> Tensor:
