@@ -19,7 +19,7 @@ from toy import write_folders
 
 COMMAND = [sys.executable, "-m", "proud", "train"]
 FLAGS = """--labeled central --test none --size 16 --model digits --threads 1 --device cpu --quiet
---epochs 8 --pretrain-epochs 2 --batch-size 4 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip"""
+--epochs 20 --pretrain-epochs 2 --batch-size 4 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip"""
 
 
 @pytest.fixture(scope="module")
