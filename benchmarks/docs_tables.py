@@ -84,6 +84,32 @@ def speed_full() -> str:
     return table(["unlabeled domains", "steps an epoch", "ms a step", "ms before an epoch (DaPP)"], rows) + text
 
 
+def scalability() -> str:
+    """Time and memory by the number of unlabeled domains."""
+    found = read("scalability.json")
+    rows = []
+    for name in ("proud", "eid"):
+        mine = [row for row in found["rows"] if row["method"] == name]
+        rows += [
+            [
+                name,
+                str(row["domains"]),
+                f"{row['run_s'] / mine[0]['run_s']:.2f}",
+                f"{row['state_bytes'] / 2**20:.1f}",
+                f"{row['peak_bytes'] / 2**20:.0f}" if row["peak_bytes"] else "–",
+            ]
+            for row in mine
+        ]
+    header = [
+        "method",
+        "unlabeled domains",
+        "time of a run, against 2",
+        "networks and optimizers, MiB",
+        "GPU peak, MiB",
+    ]
+    return table(header, rows) + source("scalability.json", found)
+
+
 def nccl() -> str:
     """One process under torchrun with NCCL, and a run killed and resumed, both on a GPU."""
     found = read("nccl.json")
@@ -234,6 +260,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "precision": precision,
     "speed-full": speed_full,
     "nccl": nccl,
+    "scalability": scalability,
     "pacs": lambda: results("pacs"),
     "digits-dg": lambda: results("digits-dg"),
     "averages": averages,
