@@ -208,6 +208,7 @@ def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[
     times: dict[str, list[float]] = {}
     started = last = time.perf_counter()
     first_main: list[float] = []
+    held: list[int] = []  # bytes of tensors after each main epoch
 
     def watch(progress: Progress) -> None:
         nonlocal last
@@ -216,6 +217,8 @@ def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[
         now = time.perf_counter()
         times.setdefault(progress.stage, []).append(now - last)
         last = now
+        if progress.stage == "main" and fast:
+            held.append(torch.cuda.memory_allocated())
         if progress.stage == "main" and not first_main:
             first_main.append(now)
         if first_main and now - first_main[0] > seconds:
@@ -228,7 +231,8 @@ def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[
             loop.run()
     pretrain, main = times["pretrain"], times["main"]
     start_up = pretrain[0] - median(pretrain) + main[0] - median(main[1:] or main)
-    return {
+    memory = {"memory_first_mib": held[1] / 2**20, "memory_last_mib": held[-1] / 2**20} if len(held) > 1 else {}
+    return memory | {
         "pretrain_epoch_s": sum(pretrain[1:]) / max(1, len(pretrain) - 1),
         "main_epoch_s": sum(main[1:]) / max(1, len(main) - 1),
         "main_epochs_timed": len(main) - 1,

@@ -77,6 +77,12 @@ def show(found: dict[str, Any]) -> None:
         console.print(f"The fast loop is {found['ratio']:.1f} times as fast; {found['memory_gib']:.1f} GiB of memory.")
     if "table_minutes" in found:
         console.print(f"The paper's whole table (36 runs) would take {found['table_minutes']:.0f} minutes.")
+    if "memory_last_mib" in found.get("epochs", {}):
+        first, last = (found["epochs"][f"memory_{when}_mib"] for when in ("first", "last"))
+        epochs = found["epochs"]["main_epochs_timed"]
+        console.print(
+            f"Tensors after the second main epoch: {first:.1f} MiB; {epochs - 1} epochs later: {last:.1f} MiB."
+        )
     for row in found.get("scaling", ()):
         console.print(
             f"{row['domains']} unlabeled domains: {row['steps']} steps of {row['step_ms']:.2f} ms an epoch, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from pathlib import Path
@@ -20,7 +21,7 @@ from proud.models import model_spec
 from proud.randomness import Randomness
 from proud.training import loop
 from proud.training.checkpoint import load_checkpoint
-from proud.training.loop import Loop
+from proud.training.loop import Loop, Progress
 from proud.training.run import train
 from toy import SIDE, toy_run, toy_settings, toy_task
 
@@ -149,3 +150,20 @@ def test_divergence_names_epoch_and_step_and_keeps_the_checkpoint(
     assert found is not None
     assert found[1].records == 3
     assert all(value.isfinite().all() for value in found[0].values())
+
+
+@pytest.mark.parametrize("method", ["proud", "proud-plus"])
+def test_no_more_tensors_live_after_thirty_epochs_than_after_ten(method: str, tmp_path: Path) -> None:
+    """Memory does not grow with epochs."""
+    loop = build(toy_task(per_class=2), tmp_path, method, epochs=32, pretrain_epochs=1, batch_size=4)
+    held: list[int] = []
+
+    def count(progress: Progress) -> None:
+        if progress.record is not None and progress.stage == "main":
+            gc.collect()
+            live = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+            held.append(sum(tensor.numel() for tensor in live))
+
+    loop.watch = count
+    loop.run()
+    assert held[30] <= held[10]
