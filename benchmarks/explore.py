@@ -37,7 +37,7 @@ from proud.training.run import environment
 
 DEVELOPMENT_CELLS = {"pacs": ("photo:sketch", "cartoon:sketch"), "digits-dg": ("syn:svhn", "svhn:mnist")}
 SEED = 7
-BEFORE_MAIN = ("pretrain_epochs", "schedule", "lr", "warp", "recolor", "outline")  # settings that pretraining feels
+BEFORE_MAIN = ("pretrain_epochs", "schedule", "lr", "warp", "outline")  # settings that pretraining feels
 
 
 def build(task: Task, data: str, variant: dict[str, Any], device: torch.device, weights: str) -> Method:

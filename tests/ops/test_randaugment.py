@@ -19,7 +19,6 @@ from proud.ops.randaugment import (
     photometric,
     posterize,
     rand_augment,
-    random_recolor,
     random_warp,
     smooth,
     solarize,
@@ -176,17 +175,6 @@ def test_random_warp() -> None:
                 out = np.array([j + 0.5, i + 0.5]) / SIDE * 2 - 1
                 px, py = (matrix @ out + np.array([shift_x, shift_y]) / 4 + 1) / 2 * SIDE
                 np.testing.assert_allclose(got[n, :, i, j], at_border(x[n].numpy(), px, py), atol=1e-12)
-
-
-def test_random_recolor() -> None:
-    x, mean, std = pictures(4), (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
-    uniform = torch.rand(4, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    uniform[:, 0] = torch.tensor([0.02, 0.6, 0.9, 0.97])  # identity, contrast, posterize, solarize
-    channels = [torch.tensor(values, dtype=torch.float64).view(3, 1, 1) for values in (mean, std)]
-    got = random_recolor((x - channels[0]) / channels[1], uniform, mean, std) * channels[1] + channels[0]
-    for n in range(4):
-        name = RAND_AUGMENT_OPS[int(13 * uniform[n, 0])]
-        np.testing.assert_allclose(got[n], recoloured(x[n].numpy(), name, float(uniform[n, 1])), atol=1e-9)
 
 
 def test_a_constant_channel_keeps_its_value_under_autocontrast() -> None:

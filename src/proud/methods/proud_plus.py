@@ -1,7 +1,8 @@
 """ProUD with what the paper does not have.
 
 Features are centred per domain; prototypes and classifier decide together on pseudo-labels; the merging loss is sharper
-and trusts certain ones more; labeled images are also learned as they are; weights are averaged; images are warped.
+and trusts certain ones more; labeled images are also learned as they are; weights are averaged; images are warped, and
+some are turned into line drawings.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ class ProUDPlusConfig(ProUDConfig):
     """weight of a cross-entropy on the labeled images themselves, which pass through the network anyway"""
     warp: float = 0.5
     """strength of turning, zooming, shearing and shifting images that are learned from (0 to 1)"""
-    recolor: bool = False
-    """change colours of about every second image that is learned from, by an operation of RandAugment"""
     outline: float = 0.25
     """share of the images that are learned from as line drawings: dark edges on white"""
     ema_epochs: float = 10.0
@@ -57,7 +56,7 @@ class ProUDPlusConfig(ProUDConfig):
 class ProUDPlus(ProUD, EMAMethod):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig  # type: ignore[assignment]
-    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"warp", "recolor", "outline"})
+    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"warp", "outline"})
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -84,10 +83,8 @@ class ProUDPlus(ProUD, EMAMethod):
 
     def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
         config, mean, std = self.config, self.context.mean, self.context.std
-        simple, warp, recolor, outline = uniform.split(self.view_parts(), 1)
+        simple, warp, outline = uniform.split(self.view_parts(), 1)
         x = self.view(images, simple)
-        if config.recolor:
-            x = ops.random_recolor(x, recolor, mean, std)
         if config.outline:
             x = ops.random_outline(x, outline, config.outline, mean, std)
         return ops.random_warp(x, warp, config.warp) if config.warp else x
@@ -95,8 +92,7 @@ class ProUDPlus(ProUD, EMAMethod):
     @staticmethod
     def view_parts() -> list[int]:
         """Random numbers per image for each step of a view."""
-        parts = (ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_RECOLOR_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS)
-        return [VIEW_UNIFORMS, *parts]
+        return [VIEW_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS]
 
     # ---- prototypes and classifier decide together
 

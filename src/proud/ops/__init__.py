@@ -41,16 +41,13 @@ from proud.ops.prototypes import (
 from proud.ops.randaugment import (
     RAND_AUGMENT_OPS,
     RAND_AUGMENT_UNIFORMS,
-    RANDOM_RECOLOR_UNIFORMS,
     RANDOM_WARP_UNIFORMS,
     rand_augment,
-    random_recolor,
     random_warp,
 )
 
 __all__ = [
     "RANDOM_OUTLINE_UNIFORMS",
-    "RANDOM_RECOLOR_UNIFORMS",
     "RANDOM_WARP_UNIFORMS",
     "RAND_AUGMENT_OPS",
     "RAND_AUGMENT_UNIFORMS",
@@ -87,7 +84,6 @@ __all__ = [
     "prototype_merging_loss",
     "rand_augment",
     "random_outline",
-    "random_recolor",
     "random_warp",
     "same_convolution",
     "sample_match",

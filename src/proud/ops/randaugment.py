@@ -6,7 +6,6 @@ on one: what was drawn selects among images that are all computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import pi
 
 import torch
@@ -14,11 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proud.ops._shared import per_channel, per_sample, wide_matmul
-from proud.ops.augment import normalize
 
 RAND_AUGMENT_UNIFORMS = 6  # two operations (which, how much) and the place of the cutout
 RANDOM_WARP_UNIFORMS = 6
-RANDOM_RECOLOR_UNIFORMS = 2
 RAND_AUGMENT_OPS = (
     "identity",
     "rotate",
@@ -85,17 +82,6 @@ def random_warp(x: Tensor, uniform: Tensor, strength: float) -> Tensor:
     top = torch.stack([cos - sin * shear_y, cos * shear_x - sin, shift_x / 4], 1)
     middle = torch.stack([sin + cos * shear_y, sin * shear_x + cos, shift_y / 4], 1)
     return warp(x, torch.stack([top, middle], 1), "border")
-
-
-def random_recolor(x: Tensor, uniform: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """One operation of RandAugment per image; 7 of 13 are photometric, the others leave it. [N,3,S,S], [N,2].
-
-    The images are normalised with mean and std, before and after.
-    """
-    last = len(RAND_AUGMENT_OPS) - 1
-    operation = (uniform[:, 0] * (last + 1)).long().clamp(0, last)
-    pixels = torch.addcmul(per_channel(mean, x), x, per_channel(std, x)).clamp(0, 1)
-    return normalize(photometric(pixels, operation, uniform[:, 1]), mean, std)
 
 
 def warp(x: Tensor, matrix: Tensor, padding: str = "zeros") -> Tensor:
