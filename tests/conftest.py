@@ -1,9 +1,13 @@
 """One thread: on a busy machine small tensors are faster so, and equal runs stay equal."""
 
+import signal
+
 import pytest
 import torch
 
 torch.set_num_threads(1)
+# a shell starts background jobs with Ctrl-C ignored, and children inherit that; tests send it to theirs
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
