@@ -17,10 +17,10 @@ from proud.randomness import Randomness
 from toy import SIDE, toy_task
 
 
-def build(name: str, **settings: Any) -> tuple[Any, Randomness]:
+def build(name: str, model: str = "digits", **settings: Any) -> tuple[Any, Randomness]:
     """A method at the start of its main phase, on the toy task."""
     task = toy_task()
-    spec = model_spec("digits", len(task.training.classes), SIDE)
+    spec = model_spec(model, len(task.training.classes), SIDE)
     context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=1, precision="fp32")
     method = method_class(name)(method_config(name, batch_size=8, flip=False, **settings), context)
     random = Randomness(1, context.device)
@@ -156,6 +156,20 @@ def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     assert method.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
     short, _ = build("proud-plus", epochs=8)
     assert short.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
+
+
+def test_plus_averages_batch_statistics_like_weights() -> None:
+    method, random = build("proud-plus", "test_resnet", epochs=8)
+    stage = method.stages()[-1]
+    layer, mean = (next(m for m in net.modules() if hasattr(m, "running_mean")) for net in (method.net, method.average))
+    expected = layer.running_mean.double()
+    rows = {"unlabeled": torch.arange(8)}
+    for step in range(4):
+        method.step(stage, rows, random.draws(method.draws(stage)))
+        decay = min(1 - 1 / (step + 1), method.most_decay.item())
+        expected = decay * expected + (1 - decay) * layer.running_mean.double()
+    torch.testing.assert_close(mean.running_mean.double(), expected, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(mean.running_mean, layer.running_mean, rtol=1e-3)
 
 
 def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:

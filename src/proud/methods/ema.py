@@ -66,10 +66,12 @@ class EMAMethod(Method):
         return losses
 
     def update_average(self) -> None:
-        """θ' ← α θ' + (1 - α) θ with α = min(1 - 1/(step + 1), limit): at first the plain mean over all steps."""
+        """θ' ← α θ' + (1 - α) θ."""
+        self.move(tuple(self.average.parameters()), tuple(self.net.parameters()))
+
+    def move(self, average: tuple[Tensor, ...], current: tuple[Tensor, ...]) -> None:
+        """A step of the average, with α = min(1 - 1/(step + 1), limit): at first the plain mean over all steps."""
         decay = torch.minimum(1 - 1 / (self.steps + 1), self.most_decay)
-        average: tuple[Tensor, ...] = tuple(self.average.parameters())
-        current: tuple[Tensor, ...] = tuple(self.net.parameters())
         torch._foreach_mul_(average, decay)
         torch._foreach_add_(average, torch._foreach_mul(current, 1 - decay))
 

@@ -75,6 +75,14 @@ class ProUDPlus(ProUD, EMAMethod):
         memory = min(self.config.ema_epochs, stage.epochs / 4) * stage.steps
         return 1 - 1 / memory if memory > 1 else 0.0
 
+    def update_statistics(self, stage: Stage) -> None:
+        # running batch statistics remember ten steps or so, and NoiseMix draws its kernels per step: averaged too
+        pairs = [
+            pair for pair in zip(self.average.buffers(), self.net.buffers(), strict=True) if pair[0].is_floating_point()
+        ]
+        if pairs:
+            self.move(*zip(*pairs, strict=True))
+
     # ---- stronger views
 
     @property
