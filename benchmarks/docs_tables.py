@@ -236,6 +236,17 @@ def labelers() -> str:
     return table(header, rows) + made + source("explore/labelers.json", found)
 
 
+def line_drawings() -> str:
+    """A linear classifier on ImageNet features: images as they are, as line drawings, both."""
+    found = read("explore/line_drawings.json")
+    rows = []
+    for row in found["rows"]:
+        domains = [f"{name} {value:.1f}" for name, value in row.items() if isinstance(value, float)]
+        rows.append([row["cell"], row["learned from"], domains[0], ", ".join(domains[1:])])
+    header = ["cell", "learned from", "unseen, %", "unlabeled, %"]
+    return table(header, rows) + source("explore/line_drawings.json", found)
+
+
 def precision() -> str:
     """bf16 against fp32."""
     found = read("precision.json")
@@ -267,6 +278,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bars": bars,
     "explore-digits": lambda: explored("digits-dg"),
     "labelers": labelers,
+    "line-drawings": line_drawings,
     "explore-pacs": lambda: explored("pacs"),
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),
