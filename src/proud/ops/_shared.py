@@ -47,3 +47,11 @@ def per_channel(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:
 def per_sample(values: Tensor, like: Tensor) -> Tensor:
     """[N] -> [N,1,...], to broadcast over samples of any shape; a scalar stays one."""
     return values.reshape(values.shape + (1,) * (like.ndim - 1)) if values.ndim else values
+
+
+GREY = (0.299, 0.587, 0.114)  # ITU-R 601
+
+
+def grey_of(x: Tensor) -> Tensor:
+    """The grey value of every pixel. [N,3,H,W] -> [N,1,H,W]."""
+    return (x * per_channel(GREY, x)).sum(1, keepdim=True)

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proud.ops._shared import constant, per_channel, per_sample
+from proud.ops._shared import GREY, constant, grey_of, per_channel, per_sample
 
-_GREY = (0.299, 0.587, 0.114)  # ITU-R 601
-_YIQ = np.array([_GREY, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)])
-_CHROMA = tuple((np.eye(3) - np.array(_GREY)).flatten().tolist())  # I - L, what is left without the luma
+_YIQ = np.array([GREY, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)])
+_CHROMA = tuple((np.eye(3) - np.array(GREY)).flatten().tolist())  # I - L, what is left without the luma
 # The generator of hue rotation: I turns into Q, Q into -I, and the luma Y stays. Red moves towards yellow.
 _HUE_TURN = tuple((np.linalg.inv(_YIQ) @ np.array([[0, 0, 0], [0, 0, 1], [0, -1, 0]]) @ _YIQ).flatten().tolist())
 
@@ -76,8 +75,7 @@ def flip(x: Tensor, mask: Tensor) -> Tensor:
 
 def grayscale(x: Tensor, mask: Tensor) -> Tensor:
     """Every channel becomes the grey value where the mask is set. [N,3,H,W], [N] -> [N,3,H,W]."""
-    grey = (x * per_channel(_GREY, x)).sum(1, keepdim=True)
-    return torch.where(per_sample(mask, x), grey, x)
+    return torch.where(per_sample(mask, x), grey_of(x), x)
 
 
 def color_jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
@@ -154,7 +152,7 @@ def _jitter_map(
     brightness, contrast, saturation, hue = (
         t.to(x.dtype)[:, None, None] for t in (brightness, contrast, saturation, hue)
     )
-    grey = constant(_GREY, x)
+    grey = constant(GREY, x)
     chroma, turn = (constant(values, x).view(3, 3) for values in (_CHROMA, _HUE_TURN))
     angle, scale = 2 * pi * hue, brightness * contrast
     turned = torch.addcmul(angle.cos() * chroma, angle.sin(), turn)

@@ -8,11 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proud.ops._shared import per_channel, per_sample
+from proud.ops._shared import grey_of, per_channel, per_sample
 from proud.ops.augment import normalize
 
 RANDOM_OUTLINE_UNIFORMS = 2
-_GREY = (0.299, 0.587, 0.114)  # ITU-R 601
 STEEPNESS = 6.0
 
 
@@ -31,7 +30,7 @@ def outline(x: Tensor, threshold: Tensor) -> Tensor:
 
     A pixel is dark when its slope is above the image's mean slope by more than `threshold` standard deviations.
     """
-    grey = (x * per_channel(_GREY, x)).sum(1, keepdim=True)
+    grey = grey_of(x)
     for _ in range(max(1, round(x.shape[-1] / 56))):
         grey = F.avg_pool2d(F.pad(grey, (1, 1, 1, 1), mode="replicate"), 3, 1)
     padded = F.pad(grey, (1, 1, 1, 1), mode="replicate")

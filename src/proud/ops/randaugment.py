@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proud.ops._shared import per_channel, per_sample, wide_matmul
+from proud.ops._shared import grey_of, per_sample, wide_matmul
 
 RAND_AUGMENT_UNIFORMS = 6  # two operations (which, how much) and the place of the cutout
 RANDOM_WARP_UNIFORMS = 6
@@ -31,7 +31,6 @@ RAND_AUGMENT_OPS = (
     "posterize",
     "solarize",
 )
-_GREY = (0.299, 0.587, 0.114)  # ITU-R 601
 
 
 def rand_augment(x: Tensor, uniform: Tensor) -> Tensor:
@@ -101,7 +100,7 @@ def photometric(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
         return per_sample(_is(operation, name), x)
 
     magnitude = magnitude.to(x.dtype)
-    grey = (x * per_channel(_GREY, x)).sum(1, keepdim=True)
+    grey = grey_of(x)
     other = torch.where(chosen("contrast"), grey.mean((2, 3), keepdim=True), torch.zeros_like(x))
     other = torch.where(chosen("colour"), grey, other)
     other = torch.where(chosen("sharpness"), smooth(x), other)
