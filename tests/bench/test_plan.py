@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from proud.bench.plan import DEVELOPMENT, Job, Plan, make_plan, parse_methods, parse_pairs, parse_seeds
+from proud.bench.results import command
 from proud.config import RunConfig
 from proud.errors import UserError
 from proud.methods import method_config
@@ -93,3 +96,12 @@ def test_odd_domain_names_never_share_or_leave_a_folder() -> None:
     jobs = [Job(RunConfig(labeled=a, test=b, method="erm"), method_config("erm")) for a, b in names]
     assert len({job.name for job in jobs}) == len(names)
     assert not any("/" in job.name or job.name.startswith(".") for job in jobs)
+
+
+def test_a_runs_command_makes_its_settings_also_within_an_equal_budget() -> None:
+    made = pacs(methods=["proud", "erm"], overrides={"alpha": "0.25"}, epochs={"proud": 7, "erm": 31})
+    for job in made.jobs[:2]:
+        words = shlex.split(command(made, job))
+        said = dict(words[n + 1].split("=") for n, word in enumerate(words) if word == "--set")
+        again = pacs(methods=[job.run.method], overrides=said)
+        assert again.jobs[0].settings == job.settings

@@ -136,7 +136,9 @@ def command(plan: Plan, job: Job) -> str:
     for name in ("size", "val", "precision", "skip_bad"):
         if getattr(job.run, name) != getattr(RunConfig, name):
             line += f" --{name.replace('_', '-')}" + ("" if name == "skip_bad" else f" {getattr(job.run, name)}")
-    return line + "".join(f" --set {key}={value}" for key, value in plan.overrides.items())
+    # an equal budget gives each method its own epochs, and a setting may belong to another method of the bench
+    said = plan.overrides | {"epochs": job.settings.epochs}
+    return line + "".join(f" --set {key}={value}" for key, value in said.items() if hasattr(job.settings, key))
 
 
 # ---- settings
