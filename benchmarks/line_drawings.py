@@ -19,7 +19,7 @@ from torch import Tensor
 from proud import ops
 from proud.data.assemble import assemble
 from proud.data.benchmarks import catalog_for
-from proud.models import build_net, model_spec
+from proud.models import ModelSpec, Net, build_net, model_spec
 from proud.training.files import write_json
 from proud.training.machine import environment
 
@@ -29,6 +29,12 @@ RIDGE = 30.0
 def some(images: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
     rows = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED))[:count]
     return ops.to_unit(ops.center_crop(images[rows], 224)), labels[rows]
+
+
+def features_of(net: Net, pixels: Tensor, spec: ModelSpec) -> Tensor:
+    with torch.inference_mode():
+        parts = [net.features(ops.normalize(part, spec.mean, spec.std)) for part in pixels.split(100)]
+    return torch.cat(parts).clone()
 
 
 def fitted(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
@@ -53,14 +59,10 @@ def main() -> None:
         spec = model_spec("resnet18.tv_in1k", len(task.training.classes), 224)
         net = build_net(spec, arguments.weights).eval()
 
-        def features(pixels: Tensor) -> Tensor:
-            with torch.inference_mode():
-                parts = [net.features(ops.normalize(part, spec.mean, spec.std)) for part in pixels.split(100)]  # noqa: B023
-            return torch.cat(parts).clone()
-
         images, labels = some(task.training.labeled.images, task.training.labeled.labels, arguments.images)
         sparse = 2 * torch.rand(len(images), generator=torch.Generator().manual_seed(SEED))
-        plain, lines = features(images), features(ops.outline(images, sparse).expand_as(images))
+        drawn = ops.outline(images, sparse).expand_as(images)
+        plain, lines = (features_of(net, pixels, spec) for pixels in (images, drawn))
         unseen = task.evaluation.test
         assert unseen is not None
         audits = {
@@ -69,7 +71,7 @@ def main() -> None:
         }
         others = {test: (unseen.images, unseen.labels), **audits}
         seen = {name: some(*pair, arguments.images) for name, pair in others.items()}
-        known = {name: (features(pixels), truth) for name, (pixels, truth) in seen.items()}
+        known = {name: (features_of(net, pixels, spec), truth) for name, (pixels, truth) in seen.items()}
         ways = {"as they are": [plain], "line drawings": [lines], "both": [plain, lines]}
         for way, parts in ways.items():
             mean, weights = fitted(torch.cat(parts), labels.repeat(len(parts)), len(task.training.classes))

@@ -42,7 +42,7 @@ def test_outline(side: int) -> None:
     x, threshold = pictures(2, side), torch.tensor([0.3, 1.5], dtype=torch.float64)
     got = outline(x, threshold)
     for n in range(2):
-        np.testing.assert_allclose(got[n, 0], twin(x[n].numpy(), float(threshold[n])), atol=1e-3)
+        np.testing.assert_allclose(got[n, 0], twin(x[n].numpy(), float(threshold[n])), atol=1e-4)
 
 
 def test_a_share_of_the_images_is_drawn_and_the_others_stay() -> None:
@@ -52,7 +52,7 @@ def test_a_share_of_the_images_is_drawn_and_the_others_stay() -> None:
     pixels = got[0] * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)
     expected = twin(pictures(2, 8)[0].numpy(), 0.5)
     for channel in pixels:
-        np.testing.assert_allclose(channel, expected, atol=1e-3)
+        np.testing.assert_allclose(channel, expected, atol=1e-4)
 
 
 def test_an_empty_image_stays_white_at_its_mean_slope() -> None:
