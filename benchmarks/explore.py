@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from proud import ops
+from proud.bench.plan import DEVELOPMENT
 from proud.data.assemble import assemble
 from proud.data.benchmarks import catalog_for
 from proud.data.domain import Task
@@ -35,9 +37,8 @@ from proud.training.fast import FastEpochs
 from proud.training.loop import plain_epoch
 from proud.training.run import environment
 
-DEVELOPMENT_CELLS = {"pacs": ("photo:sketch", "cartoon:sketch"), "digits-dg": ("syn:svhn", "svhn:mnist")}
+DEVELOPMENT_CELLS = {data: tuple(":".join(cell) for cell in sorted(cells)[::-1]) for data, cells in DEVELOPMENT.items()}
 SEED = 7
-BEFORE_MAIN = ("pretrain_epochs", "schedule", "lr", "warp", "outline")  # settings that pretraining feels
 
 
 def build(task: Task, data: str, variant: dict[str, Any], device: torch.device, weights: str) -> Method:
@@ -152,7 +153,11 @@ def main() -> None:
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
             config = method.config
-            key = str([getattr(config, name, 0) for name in BEFORE_MAIN])
+            later = {
+                "epochs",
+                *method.MAIN_ONLY,
+            }  # without effect on pretraining; what is off is as if it were not there
+            key = str(sorted((name, value) for name, value in asdict(config).items() if value and name not in later))
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)
