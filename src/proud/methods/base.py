@@ -177,9 +177,14 @@ class Method:
             torch.tensor(self.config.lr * lr_factor, device=self.context.device) if cuda else self.config.lr * lr_factor
         )
         config = self.config
-        return torch.optim.SGD(
+        optimizer = torch.optim.SGD(
             parameters, lr=lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda
         )
+        if config.momentum:
+            # there from the start: torch's fused step fails where some weights join later than others
+            for parameter in parameters:
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return optimizer
 
     def set_learning_rate(self, stage: Stage, epoch: int) -> None:
         factor = 1.0
