@@ -74,7 +74,7 @@ class BenchArguments:
     note: Annotated[str, arg(metavar="TEXT", help_behavior_hint="(default: none)")] = ""
     """said in every table, as in --note "rebuilt, SYN stand-in" """
     parallel: int = 1
-    """runs at a time on one device, each in a thread; pays for small networks on a large GPU"""
+    """runs at a time on one device, each in a process; pays for small networks on a large GPU"""
     engine: Literal["here", "ray"] = "here"
     """where runs take place: one after another here, or on a Ray cluster (pip install 'proud[ray]')"""
     ray_cpus: float = 1.0
@@ -130,10 +130,10 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
         if arguments.engine == "ray":
             outcome = on_ray(arguments, plan, folder, options, view, deadline)
         else:
-            tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
             if arguments.parallel > 1:
-                outcome = work_side_by_side(arguments.parallel, plan, folder, tasks, options, view, deadline)
+                outcome = work_side_by_side(arguments.parallel, plan, folder, catalog, options, view, deadline)
             else:
+                tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
                 outcome = work(plan, folder, tasks, options, view, deadline)
     if results.path.exists():
         show_tables(arguments, console)

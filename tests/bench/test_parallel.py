@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
+from proud.bench.parallel import work_side_by_side
 from proud.bench.results import read_rows
-from proud.bench_cli import BenchArguments, bench, out_folder
+from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.config import Options
+from proud.errors import UserError
 
 Make = Callable[..., BenchArguments]
 
 
 def weights(folder: Path) -> dict[str, dict[str, torch.Tensor]]:
     return {path.parent.name: load_file(path) for path in sorted((folder / "runs").glob("*/model.safetensors"))}
+
+
+def test_time_ends_all_processes_and_the_same_command_goes_on(
+    arguments: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"methods": "proud", "out": str(tmp_path / "bench"), "parallel": 2, "threads": 1, "epochs": 3}
+    assert bench(arguments(minutes=0.001, **given)) == 0
+    assert "The time is over" in capsys.readouterr().out
+    assert bench(arguments(**given)) == 0
+    assert len(read_rows(tmp_path / "bench" / "results.jsonl")) >= 2
+
+
+def test_a_process_that_dies_is_told(arguments: Make, tmp_path: Path) -> None:
+    _, plan = prepare(arguments(methods="proud", out=str(tmp_path / "bench")))
+    broken: Any = BreaksWhenUnpacked()
+    with pytest.raises(UserError, match=r"2 of the processes ended unexpectedly \(exit code 3\)"):
+        work_side_by_side(2, plan, tmp_path / "bench", broken, Options(device="cpu"), Silent(), lambda: False)
+
+
+class BreaksWhenUnpacked:
+    def __reduce__(self) -> Any:
+        return os._exit, (3,)
+
+
+class Silent:
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
 
 
 def test_neighbours_change_nothing(arguments: Make, tmp_path: Path) -> None:

@@ -187,6 +187,29 @@ def test_one_failing_run_does_not_stop_the_others(arguments: Make) -> None:
     assert bench(broken) == 1
 
 
+def test_what_nobody_expected_in_one_run_does_not_stop_the_others(
+    arguments: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(run: Any, *rest: Any, **named: Any) -> Any:
+        if run.method == "erm":
+            raise TypeError("expected Tensor as element 11")
+        return usual(run, *rest, **named)
+
+    usual = worker.train
+    monkeypatch.setattr(worker, "train", train)
+    given = arguments(methods="erm,proud", combos="one:two")
+    outcome = run(given, Diary())
+    assert [key.method for key in outcome.failures] == ["erm"]
+    (message,) = outcome.failures.values()
+    assert "TypeError: expected Tensor as element 11" in message
+    (story,) = out_folder(given).glob("runs/*/error.txt")
+    assert "Traceback" in story.read_text()
+    assert [row["method"] for row in rows_of(given)] == ["proud"]
+    monkeypatch.undo()
+    assert bench(given) == 0
+    assert {row["method"] for row in rows_of(given)} == {"erm", "proud"}
+
+
 def test_the_same_failure_twice_ends_the_bench(arguments: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_train(*_: Any, **__: Any) -> None:
         calls.append(1)

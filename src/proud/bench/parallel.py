@@ -1,58 +1,133 @@
-"""Several runs at once on one device: each in a thread of this process, with a CUDA stream of its own.
+"""Several runs at once on one device, each in a process of its own.
 
-A step of a small network leaves most of a GPU idle; steps of several runs fill it. Every run has its own parameters,
-generators and graphs, so none depends on its neighbours. The threads share the queue as worker processes would.
+A step of a small network leaves most of a GPU idle; steps of several runs fill it. The processes share the queue as
+workers that were started by hand do: none depends on its neighbours, and what a dead one held is taken over.
 """
 
 from __future__ import annotations
 
-import threading
+import multiprocessing
+import queue
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from functools import partial
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from proud.bench.plan import Plan
+from proud.bench.plan import Job, Key, Plan
+from proud.bench.results import Results, Row
 from proud.bench.worker import Outcome, Tasks, View, work
 from proud.config import Options
-from proud.training.machine import choose_device, stop_signals
+from proud.data.catalog import Catalog
+from proud.errors import UserError
+from proud.training.loop import Progress, Stopped
+from proud.training.machine import stop_signals
+
+LOOK_SECONDS = 0.5
 
 
-class OneAtATime:
-    """Calls of any method of the object, one after another."""
+class Reporter:
+    """A worker's view: tells the first process what the others do."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner, self._lock = inner, threading.RLock()
+    def __init__(self, messages: Queue[tuple[Any, ...]], number: int) -> None:
+        self.messages, self.number = messages, number
 
-    def __call__(self, *arguments: Any) -> Any:
-        with self._lock:
-            return self._inner(*arguments)
+    def started(self, job: Job) -> None:
+        self.messages.put(("started", self.number, job))
 
-    def __getattr__(self, name: str) -> Any:
-        return partial(self._locked, getattr(self._inner, name))
+    def stepped(self, job: Job, now: Progress) -> None:
+        pass
 
-    def _locked(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        with self._lock:
-            return method(*arguments, **named)
+    def finished(self, job: Job, row: Row) -> None:
+        self.messages.put(("finished", self.number, job, row))
+
+    def failed(self, job: Job, error: UserError) -> None:
+        self.messages.put(("failed", self.number, job, error))
+
+    def waiting(self, jobs: dict[Key, str]) -> None:
+        pass
 
 
 def work_side_by_side(
-    threads: int, plan: Plan, folder: Path, tasks: Tasks, options: Options, view: View, deadline: Callable[[], bool]
+    processes: int,
+    plan: Plan,
+    folder: Path,
+    catalog: Catalog,
+    options: Options,
+    view: View,
+    deadline: Callable[[], bool],
 ) -> Outcome:
-    """`work` in so many threads; what they did together."""
-    cuda = choose_device(options.device).type == "cuda"
-    shared_tasks, shared_view = OneAtATime(tasks), OneAtATime(view)
+    """`work` in so many processes; what they did together."""
+    context = multiprocessing.get_context("spawn")
+    messages: Queue[tuple[Any, ...]] = context.Queue()
+    stop = context.Event()
+    workers = [
+        context.Process(target=_work, args=(number, plan, folder, catalog, options, stop, messages), daemon=True)
+        for number in range(processes)
+    ]
+    together, reason = _Together(view), ""
+    with stop_signals() as asked:
+        try:
+            for worker in workers:
+                worker.start()
+            while any(worker.is_alive() for worker in workers):
+                reason = reason or ("signal" if asked() else "time" if deadline() else "")
+                if reason:
+                    stop.set()
+                together.listen(messages, LOOK_SECONDS)
+            while together.listen(messages, 0.1):
+                pass
+        except Stopped:
+            return Outcome(reason, together.failures)
+        finally:
+            for worker in workers:
+                worker.terminate()
+    left = {job.key for job in plan.jobs} - Results(folder / "results.jsonl").done()
+    return together.outcome(reason, [worker.exitcode for worker in workers if worker.exitcode], bool(left))
 
-    def worker(stopped: Callable[[], bool]) -> Outcome:
-        with torch.cuda.stream(torch.cuda.Stream()) if cuda else nullcontext():
-            return work(plan, folder, shared_tasks, options, shared_view, lambda: deadline() or stopped())  # type: ignore[arg-type]
 
-    with stop_signals() as stopped, ThreadPoolExecutor(threads) as pool:
-        outcomes = [future.result() for future in [pool.submit(worker, stopped) for _ in range(threads)]]
-        reason = "signal" if stopped() and not deadline() else next((o.stopped for o in outcomes if o.stopped), "")
-    failures = {key: message for outcome in outcomes for key, message in outcome.failures.items()}
-    return Outcome(reason, failures)
+class _Together:
+    """What all workers have said."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.running: dict[int, Job] = {}
+        self.failures: dict[Key, str] = {}
+        self.fatal: UserError | None = None
+
+    def listen(self, messages: Queue[tuple[Any, ...]], seconds: float) -> bool:
+        try:
+            what, number, *rest = messages.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        self.running.pop(number, None)
+        if what == "started":
+            self.running[number] = rest[0]
+        elif what == "finished":
+            self.view.finished(rest[0], rest[1])
+        elif what == "failed":
+            self.failures[rest[0].key] = str(rest[1])
+            self.view.failed(rest[0], rest[1])
+        else:
+            self.fatal = rest[0]
+        self.view.waiting({job.key: f"process {place + 1}" for place, job in self.running.items()})
+        return True
+
+    def outcome(self, reason: str, codes: list[int], unfinished: bool) -> Outcome:
+        if self.fatal is not None:
+            raise self.fatal
+        if codes and unfinished and not reason:
+            raise UserError(
+                f"{len(codes)} of the processes ended unexpectedly (exit code {codes[0]}); what they said is above. "
+                "The same command goes on."
+            )
+        return Outcome(reason, self.failures)
+
+
+def _work(
+    number: int, plan: Plan, folder: Path, catalog: Catalog, options: Options, stop: Event, messages: Queue[Any]
+) -> None:
+    try:
+        work(plan, folder, Tasks(catalog, progress=False), options, Reporter(messages, number), stop.is_set)
+    except UserError as error:
+        messages.put(("fatal", number, error))

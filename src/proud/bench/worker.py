@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -143,11 +144,12 @@ def work(
                     row = run_job(sharer, job, left, options, partial(watch, job, view, deadline))
                 except Stopped:
                     return Outcome("time" if deadline() else "signal", failures)
-                except UserError as error:
-                    if str(error) in failures.values():  # nothing of this one job: weights, device, disk
+                except Exception as error:  # the others need not wait until somebody looks at this one
+                    told = error if isinstance(error, UserError) else unexpected(error, folder / "runs" / job.name)
+                    if str(told) in failures.values():  # nothing of this one job: weights, device, disk
                         raise
-                    failures[job.key] = str(error)
-                    view.failed(job, error)
+                    failures[job.key] = str(told)
+                    view.failed(job, told)
                     break
                 results.add(row)
                 shutil.rmtree(folder / "runs" / job.name / "checkpoints", ignore_errors=True)
@@ -156,6 +158,14 @@ def work(
         else:
             view.waiting(held)
             time.sleep(WAIT_SECONDS)
+
+
+def unexpected(error: Exception, path: Path) -> UserError:
+    """For one job's failure that is nobody's input: a line, and the whole story in a file beside the run."""
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "error.txt").write_text("".join(traceback.format_exception(error)))
+    text = " ".join(str(error).split())[:300]
+    return UserError(f"{type(error).__name__}: {text} (all of it: error.txt in the run's folder)")
 
 
 def watch(job: Job, view: View, deadline: Callable[[], bool], now: Progress) -> None:
