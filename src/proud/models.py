@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from proud.errors import UserError
+from proud.norms import blend_norms
 from proud.randomness import seed_for
 
 _GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's one generator: run by run
@@ -27,6 +28,7 @@ class ModelSpec:
     size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    own_share: float = 0.0  # of an image's own statistics in batch norm
 
 
 class FirstConv2d(nn.Conv2d):
@@ -160,6 +162,8 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
             backbone = _timm_backbone(spec, pretrained=weights == "auto")
             if weights not in ("auto", "none"):
                 load_backbone(backbone, Path(weights))
+            if spec.own_share:
+                blend_norms(backbone, spec.own_share)
         return Net(backbone, cast(int, backbone.num_features), spec.classes)
 
 

@@ -49,7 +49,10 @@ def read_spec(given: Any) -> ModelSpec:
         raise ValueError("classes or size out of range")
     if name != "digits" and not known_to_timm(name):
         raise ValueError(f"there is no network {name[:100]!r}")
-    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]))
+    own_share = float(given.get("own_share", 0.0))
+    if not 0 <= own_share <= 1:
+        raise ValueError("its share of own statistics is not between 0 and 1")
+    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), own_share)
 
 
 def known_to_timm(name: str) -> bool:

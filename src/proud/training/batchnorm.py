@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from proud.errors import UserError
+from proud.norms import BlendedBatchNorm
 from proud.training.collectives import summed
 
 
@@ -13,6 +14,11 @@ def share_batch_norms(network: nn.Module) -> None:
     """In place; names and values of all weights stay, so that a checkpoint fits any number of processes."""
     from timm.layers import BatchNormAct2d, convert_sync_batchnorm
 
+    blended = [module for module in network.modules() if isinstance(module, BlendedBatchNorm)]
+    for norm in blended:
+        norm.shared = True
+    if blended:
+        return
     if any(parameter.is_cuda for parameter in network.parameters()):
         convert_sync_batchnorm(network)
         return

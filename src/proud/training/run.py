@@ -184,10 +184,11 @@ def build(
     context = make_context(
         task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision, group=group
     )
-    about = {"task": task.report, "model": asdict(spec), "threads": threads, **environment(device)}
+    method = method_class(run.method)(method_config, context)
+    about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads, **environment(device)}
     if group.size > 1:
         about["processes"] = group.size
-    return task, method_class(run.method)(method_config, context), about
+    return task, method, about
 
 
 def check_known(task: Task, method: str) -> None:

@@ -1,0 +1,71 @@
+"""Batch norm in which every image also brings its own statistics: an unseen domain's are unlike those of training."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from proud.ops.norm import blended_statistics, own_statistics, pooled_statistics
+
+
+class BlendedBatchNorm(nn.BatchNorm2d):
+    """Normalises each image by a blend of the batch's (or running) statistics and, to a `share`, its own."""
+
+    share: float = 0.0
+    shared: bool = False  # one batch over several processes
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        own_mean, own_variance = own_statistics(wide)
+        if self.training or self.running_mean is None or self.running_var is None:
+            mean, variance = self._of_batch(own_mean, own_variance)
+            if self.training:
+                self._remember(mean.detach(), variance.detach(), x.numel() // x.shape[1])
+        else:
+            mean, variance = self.running_mean, self.running_var
+        mean, variance = blended_statistics(own_mean, own_variance, mean, variance, self.share)
+        scale = self.weight * (variance + self.eps).rsqrt()
+        shift = self.bias - mean * scale
+        return torch.addcmul(shift[..., None, None], wide, scale[..., None, None]).to(x.dtype)
+
+    def _of_batch(self, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+        if not (self.shared and self.training):
+            return pooled_statistics(means, variances)
+        from proud.training.collectives import summed
+
+        count = summed(means.new_tensor(len(means)))
+        mean = summed(means.sum(0)) / count
+        return mean, summed((variances + (means - mean).square()).sum(0)) / count
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked.add_(1)
+        share = cast(float, self.momentum)
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance * (count / max(1, count - 1)), share)
+
+
+class BlendedBatchNormAct(BlendedBatchNorm):
+    """timm's batch norm with an activation behind it."""
+
+    act: nn.Module
+    drop: nn.Module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.drop(super().forward(x)))
+
+
+def blend_norms(network: nn.Module, share: float) -> nn.Module:
+    """In place, for all batch norms of images that have weights; names and values of the weights stay."""
+    from timm.layers import BatchNormAct2d
+
+    kinds = {nn.BatchNorm2d: BlendedBatchNorm, BatchNormAct2d: BlendedBatchNormAct}
+    for module in network.modules():
+        if type(module) in kinds and module.affine and module.momentum is not None:
+            module.__class__ = kinds[type(module)]
+            cast(BlendedBatchNorm, module).share = share
+    return network
