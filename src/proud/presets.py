@@ -17,13 +17,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100},
 }
 
-# what differs for single methods: proud-plus is done sooner
+# what differs for single methods: proud-plus is done sooner, and its averages bear larger steps on photographs
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "proud-plus": {
-        "pacs": {"epochs": 25},
-        "office-home": {"epochs": 40},
+        "pacs": {"epochs": 25, "lr": 0.003},
+        "office-home": {"epochs": 40, "lr": 0.003},
         "digits-dg": {"epochs": 100},
-        "photos": {"epochs": 40},
+        "photos": {"epochs": 40, "lr": 0.003},
         "small": {"epochs": 100},
     }
 }

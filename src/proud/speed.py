@@ -252,13 +252,15 @@ def table_minutes(method: Method, epochs: dict[str, float]) -> float:
     return TABLE_RUNS * run / 60
 
 
-def equality(data: str, name: str, steps: int = 50, pretrain_epochs: int = 20) -> dict[str, float]:
-    """Largest relative difference of the loss curves of the plain and the fast loop: same draws, fp32, TF32 off.
+def equality(
+    data: str, name: str, device: torch.device, steps: int = 50, pretrain_epochs: int = 20
+) -> dict[str, Any]:
+    """Largest relative differences from the plain loop's loss curve: same draws, fp32, TF32 off.
 
-    Rounding grows from step to step, most of all in an untrained network, so the curves start after some
-    pretraining, and two plain runs are compared too: what they differ by is the floor.
+    Of the same loop once more; of the same from weights changed by a rounding, which tells how fast SGD makes something
+    of nothing; and of the fast loop, on CUDA. The curves start after some pretraining: before, this is worst.
     """
-    device, shape = torch.device("cuda"), SHAPES[data]
+    shape = SHAPES[data]
     torch.backends.cudnn.deterministic, before = True, torch.backends.cudnn.deterministic
     # the labels of pixel noise hang on rounding; the built-in digits are real images
     task = made_up_task(shape) if shape["size"] > 64 else load_task(RunConfig(labeled="pen", test="street"))[0]
@@ -270,14 +272,28 @@ def equality(data: str, name: str, steps: int = 50, pretrain_epochs: int = 20) -
     stage, rows = begin(method, -1, 0, random)
     some = {pool: table.repeat(-(-steps // len(table)), 1)[:steps] for pool, table in rows.items()}
     start = {key: value.clone() for key, value in method.state_dict().items()}
-    curves = []
-    for run_epoch in (plain_epoch, plain_epoch, FastEpochs(method)):
+
+    def curve(run_epoch: Callable[..., dict[str, Tensor]], rounding: float = 0.0) -> Tensor:
         restore(method, start)
+        with torch.no_grad():
+            for parameter in method.net.parameters():
+                parameter.mul_(1 + rounding)
         random.begin_epoch(stage.name, 0)
-        curves.append(run_epoch(method, replace(stage, steps=steps), some, random, lambda step: None)["loss"])
+        return run_epoch(method, replace(stage, steps=steps), some, random, lambda step: None)["loss"]
+
+    plain = curve(plain_epoch)
+    others = {"plain": curve(plain_epoch), "nudged": curve(plain_epoch, torch.finfo(torch.float32).eps)}
+    if device.type == "cuda":
+        others["fast"] = curve(FastEpochs(method))
     torch.backends.cudnn.deterministic = before
-    again, fast = ((curve - curves[0]).abs() / curves[0].abs() for curve in curves[1:])
-    return {"steps": steps, "fast_vs_plain": fast.max().item(), "plain_vs_plain": again.max().item()}
+    found: dict[str, Any] = {"steps": steps}
+    for other, losses in others.items():
+        difference = (losses - plain).abs() / plain.abs()
+        found[f"{other}_vs_plain"] = difference.max().item()
+        found[f"{other}_vs_plain_until"] = {
+            step: difference[:step].max().item() for step in (1, 5, 10, 20, 30, 40, 50) if step <= steps
+        }
+    return found
 
 
 def scaling(data: str, name: str, device: torch.device, precision: Any) -> list[dict[str, float]]:
@@ -329,7 +345,7 @@ def measure(data: str, name: str, device: torch.device, seconds: float, full: bo
         result["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
     if full:
         if cuda:
-            result["equality"] = equality(data, name)
+            result["equality"] = equality(data, name, device)
         result["scaling"] = scaling(data, name, device, precision)
     if seconds:
         method = build(shape, data, name, task, device, precision)

@@ -89,6 +89,10 @@ def show(found: dict[str, Any]) -> None:
             f"{row['epoch_begin_ms']:.1f} ms before it"
         )
     if "equality" in found:
+        same = found["equality"]
+        names = {"plain": "itself", "nudged": "itself from weights a rounding away", "fast": "the fast loop"}
+        parts = [f"{name} {same[f'{key}_vs_plain']:.1e}" for key, name in names.items() if f"{key}_vs_plain" in same]
         console.print(
-            f"Loss curves over {found['equality']['steps']} steps, largest relative difference: {found['equality']}"
+            f"Loss curve of the plain loop, fp32, {same['steps']} steps, largest relative difference from "
+            f"{', '.join(parts)}."
         )

@@ -34,6 +34,13 @@ def test_measures_shows_and_keeps(method: str, tmp_path: Path, capsys: pytest.Ca
         assert 0 < found["plain"]["dapp_ms"] < found["plain"]["epoch_begin_ms"]
 
 
+def test_a_rounding_grows_and_nothing_stays_nothing() -> None:
+    found = speed.equality("digits-dg", "proud", torch.device("cpu"), steps=6, pretrain_epochs=1)
+    assert found["plain_vs_plain"] == 0
+    until = found["nudged_vs_plain_until"]
+    assert 0 <= until[1] < 1e-4 and until[1] <= until[5] <= found["nudged_vs_plain"] and found["nudged_vs_plain"] > 0
+
+
 def test_counts_what_is_computed_and_not_views() -> None:
     with speed.Operations() as counter:
         x = torch.ones(4, 4)  # made and filled: two

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,20 @@ def test_round_trip(saved: Path) -> None:
     assert model.spec == model_spec("digits", 2, 16)
 
 
-@pytest.mark.parametrize("change", ["format", "classes", "size", "missing", "torn", "foreign", "pickle"])
+def test_a_share_of_own_statistics_is_kept(tmp_path: Path) -> None:
+    spec = replace(model_spec("test_resnet", 2, 32), own_share=0.4)
+    model = Model(build_net(spec, seed=1), spec, ("cat", "dog"), {}, torch.device("cpu"))
+    model.save(tmp_path)
+    images = torch.randint(0, 256, (2, 3, 36, 36), dtype=torch.uint8)
+    again = load_model(tmp_path, "cpu")
+    assert again.spec == spec and torch.equal(again.logits(images), model.logits(images))
+    about = json.loads((tmp_path / "model.json").read_text())
+    del about["spec"]["own_share"]  # as models from before have it
+    (tmp_path / "model.json").write_text(json.dumps(about))
+    assert not torch.allclose(load_model(tmp_path, "cpu").logits(images), model.logits(images))
+
+
+@pytest.mark.parametrize("change", ["format", "classes", "size", "share", "missing", "torn", "foreign", "pickle"])
 def test_what_is_not_ours(change: str, saved: Path) -> None:
     about = json.loads((saved / "model.json").read_text())
     if change == "format":
@@ -38,6 +52,8 @@ def test_what_is_not_ours(change: str, saved: Path) -> None:
         about["classes"] = ["cat"]
     elif change == "size":
         about["spec"]["size"] = 10**9
+    elif change == "share":
+        about["spec"]["own_share"] = 1.5
     elif change == "missing":
         del about["spec"]["mean"]
     (saved / "model.json").write_text(json.dumps(about) if change != "torn" else '{"form')

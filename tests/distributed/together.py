@@ -28,6 +28,7 @@ EFFICIENTNET = RESNET | {"model": "test_efficientnet"}  # its batch norms have a
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "proud": ("proud", {"pml_views": "either"}, {}),
     "weighted": ("proud-plus", {"lr": 0.005, "pml_views": "all"}, {}),
+    "own statistics": ("proud-plus", {"lr": 0.005, "epochs": 1, "own_share": 0.3}, RESNET),
     "batch norm": ("proud", {"lr": 0.005, "dapp_bn": "running"}, RESNET),
     "domain statistics": ("proud", {"lr": 0.005, "dapp_bn": "domain", "epochs": 1, "pretrain_epochs": 0}, EFFICIENTNET),
     "labeled alone": ("erm-noisemix", {}, {}),

@@ -173,7 +173,7 @@ def test_plus_averages_batch_statistics_like_weights() -> None:
 
 
 def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
-    method, _ = build("proud-plus", warp=1.0, outline=0.0, comic=0.0)
+    method, _ = build("proud-plus", warp=1.0, outline=0.0)
     images = method.context.unlabeled.take(torch.arange(8))
     uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
     plain, warped = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
@@ -184,13 +184,13 @@ def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
 
 
 def test_plus_draws_a_share_of_what_it_learns_from_and_nothing_of_what_it_labels() -> None:
-    method, _ = build("proud-plus", warp=0.0, outline=0.25, comic=0.25)
+    method, _ = build("proud-plus", warp=0.0, outline=0.5)
     images, context = method.context.unlabeled.take(torch.arange(8)), method.context
     uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
     plain, seen = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
-    drawn = uniform[:, -4] < 0.5
+    drawn = uniform[:, -2] < 0.5
     assert 0 < drawn.sum() < 8 and torch.equal(seen[~drawn], plain[~drawn])
-    expected = ops.random_drawing(plain, uniform[:, -4:], 0.25, 0.25, context.mean, context.std)
+    expected = ops.random_outline(plain, uniform[:, -2:], 0.5, context.mean, context.std)
     torch.testing.assert_close(seen, expected)
     assert not torch.allclose(seen[drawn], plain[drawn])
 

@@ -1,4 +1,4 @@
-"""Drawings against float64 twins that loop over pixels."""
+"""Line drawings against a float64 twin that loops over pixels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from proud.ops import flat_colours, outline, random_drawing
+from proud.ops import outline, random_outline
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 
@@ -46,40 +46,13 @@ def test_outline(side: int) -> None:
 
 
 def test_a_share_of_the_images_is_drawn_and_the_others_stay() -> None:
-    images = pictures(3, 8)
-    x = (images - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
-    uniform = torch.tensor([[0.2, 0.25, 0.4, 0.5], [0.3, 0.25, 0.4, 0.5], [0.6, 0.25, 0.4, 0.5]]).double()
-    got = random_drawing(x, uniform, 0.25, 0.25, MEAN, STD)
-    assert torch.equal(got[2], x[2])
-    pixels = got * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)
-    for channel in pixels[0]:
-        np.testing.assert_allclose(channel, twin(images[0].numpy(), 0.5), atol=1e-4)
-    comic = twin(images[1].numpy(), 0.5) * flat_twin(images[1].numpy(), 5.0, 1.5)
-    np.testing.assert_allclose(pixels[1], comic, atol=1e-4)
-    assert torch.equal(random_drawing(x, uniform, 0.25, 0.0, MEAN, STD)[1:], x[1:])
-
-
-def flat_twin(image: np.ndarray, shades: float, vivid: float) -> np.ndarray:
-    side = image.shape[-1]
-    reach = side // 64
-    for _ in range(2):
-        padded = np.pad(image, ((0, 0), (reach, reach), (reach, reach)), mode="edge")
-        smoothed = np.zeros_like(image)
-        for i in range(side):
-            for j in range(side):
-                smoothed[:, i, j] = padded[:, i : i + 2 * reach + 1, j : j + 2 * reach + 1].mean((1, 2))
-        image = smoothed
-    image = np.round(image * shades) / shades
-    grey = image.mean(0)
-    return np.clip(grey + vivid * (image - grey), 0, 1)
-
-
-@pytest.mark.parametrize("side", [8, 130])
-def test_flat_colours(side: int) -> None:
-    x = pictures(2, side)
-    got = flat_colours(x, torch.tensor([3.5, 8.0]).double(), torch.tensor([1.0, 2.0]).double())
-    for n, (shades, vivid) in enumerate([(3.5, 1.0), (8.0, 2.0)]):
-        np.testing.assert_allclose(got[n], flat_twin(x[n].numpy(), shades, vivid), atol=1e-9)
+    x = (pictures(2, 8) - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    got = random_outline(x, torch.tensor([[0.2, 0.25], [0.3, 0.25]]).double(), 0.25, MEAN, STD)
+    assert torch.equal(got[1], x[1])
+    pixels = got[0] * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)
+    expected = twin(pictures(2, 8)[0].numpy(), 0.5)
+    for channel in pixels:
+        np.testing.assert_allclose(channel, expected, atol=1e-4)
 
 
 def test_an_empty_image_stays_white_at_its_mean_slope() -> None:

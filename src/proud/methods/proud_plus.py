@@ -2,7 +2,7 @@
 
 Features are centred per domain; prototypes and classifier decide together on pseudo-labels; the merging loss is sharper
 and trusts certain ones more; labeled images are also learned as they are; weights are averaged; images are warped, and
-some are turned into drawings; batch norm also looks at the image itself.
+some are turned into line drawings; batch norm also looks at the image itself.
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ class ProUDPlusConfig(ProUDConfig):
     """share of an image's own statistics in batch norm, in training and ever after (0 to 1)"""
     outline: float = 0.25
     """share of the images that are learned from as line drawings: dark edges on white"""
-    comic: float = 0.25
-    """share of the images that are learned from as comics: dark edges on flat colours"""
     ema_epochs: float = 10.0
     """epochs over which weights are averaged, a quarter of all at most; the average pseudo-labels, is evaluated and
     saved; 0 turns it off"""
@@ -60,7 +58,7 @@ class ProUDPlusConfig(ProUDConfig):
 class ProUDPlus(ProUD, EMAMethod):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig  # type: ignore[assignment]
-    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"own_share", "warp", "outline", "comic"})
+    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"own_share", "warp", "outline"})
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
@@ -95,16 +93,16 @@ class ProUDPlus(ProUD, EMAMethod):
 
     def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
         config, mean, std = self.config, self.context.mean, self.context.std
-        simple, warp, drawing = uniform.split(self.view_parts(), 1)
+        simple, warp, outline = uniform.split(self.view_parts(), 1)
         x = self.view(images, simple)
-        if config.outline + config.comic:
-            x = ops.random_drawing(x, drawing, config.outline, config.comic, mean, std)
+        if config.outline:
+            x = ops.random_outline(x, outline, config.outline, mean, std)
         return ops.random_warp(x, warp, config.warp) if config.warp else x
 
     @staticmethod
     def view_parts() -> list[int]:
         """Random numbers per image for each step of a view."""
-        return [VIEW_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_DRAWING_UNIFORMS]
+        return [VIEW_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS]
 
     # ---- prototypes and classifier decide together
 

@@ -26,7 +26,7 @@ from proud.ops.mixing import (
     ud_mix,
 )
 from proud.ops.noisemix import NoiseMixDraw, dilated_kernel, noise_mix, noise_mix_draw, same_convolution
-from proud.ops.outline import RANDOM_DRAWING_UNIFORMS, flat_colours, outline, random_drawing
+from proud.ops.outline import RANDOM_OUTLINE_UNIFORMS, outline, random_outline
 from proud.ops.prototypes import (
     PseudoLabels,
     cosine_distance,
@@ -47,7 +47,7 @@ from proud.ops.randaugment import (
 )
 
 __all__ = [
-    "RANDOM_DRAWING_UNIFORMS",
+    "RANDOM_OUTLINE_UNIFORMS",
     "RANDOM_WARP_UNIFORMS",
     "RAND_AUGMENT_OPS",
     "RAND_AUGMENT_UNIFORMS",
@@ -69,7 +69,6 @@ __all__ = [
     "dapp_streamed",
     "dilated_kernel",
     "evaluation_view",
-    "flat_colours",
     "flip",
     "grayscale",
     "hard_prototypes",
@@ -84,7 +83,7 @@ __all__ = [
     "outline",
     "prototype_merging_loss",
     "rand_augment",
-    "random_drawing",
+    "random_outline",
     "random_warp",
     "same_convolution",
     "sample_match",

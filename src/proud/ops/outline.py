@@ -1,4 +1,4 @@
-"""Images as somebody would draw them: their outlines alone, or these over flat colours."""
+"""Line drawings of images: what is left of them is shape."""
 
 from __future__ import annotations
 
@@ -11,35 +11,18 @@ from torch import Tensor
 from proud.ops._shared import grey_of, per_channel, per_sample
 from proud.ops.augment import normalize
 
-RANDOM_DRAWING_UNIFORMS = 4
+RANDOM_OUTLINE_UNIFORMS = 2
 STEEPNESS = 6.0
 
 
-def random_drawing(
-    x: Tensor, uniform: Tensor, lines: float, comic: float, mean: Sequence[float], std: Sequence[float]
-) -> Tensor:
-    """A share of the images as line drawings, another one as comics, the rest as they are. [N,3,S,S], [N,4].
+def random_outline(x: Tensor, uniform: Tensor, share: float, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """A share of the images as line drawings, the others as they are. [N,3,S,S], [N,2] -> [N,3,S,S].
 
-    The images are normalised with mean and std, before and after. `uniform` holds, per image: which, how sparse the
-    lines are, how many shades and how vivid.
+    The images are normalised with mean and std, before and after. `uniform` holds, per image: whether, how sparse.
     """
-    which, sparse, shades, vivid = uniform.unbind(1)
     pixels = torch.addcmul(per_channel(mean, x), x, per_channel(std, x))
-    drawn = outline(pixels, 2 * sparse).expand_as(x)
-    if comic:
-        as_comic = (which >= lines) & (which < lines + comic)
-        drawn = torch.where(per_sample(as_comic, x), drawn * flat_colours(pixels, 3 + 5 * shades, 1 + vivid), drawn)
-    return torch.where(per_sample(which < lines + comic, x), normalize(drawn, mean, std), x)
-
-
-def flat_colours(x: Tensor, shades: Tensor, vivid: Tensor) -> Tensor:
-    """Smoothed, rounded to a few shades, and with stronger colours. [N,3,S,S], [N], [N] -> [N,3,S,S] in [0, 1]."""
-    side = 2 * (x.shape[-1] // 64) + 1
-    for _ in range(2 if side > 1 else 0):
-        x = F.avg_pool2d(F.pad(x, (side // 2,) * 4, mode="replicate"), side, 1)
-    shades, vivid = per_sample(shades, x), per_sample(vivid, x)
-    x = (x * shades).round() / shades
-    return torch.lerp(x.mean(1, keepdim=True), x, vivid).clamp(0, 1)
+    drawn = normalize(outline(pixels, 2 * uniform[:, 1]).expand_as(x), mean, std)
+    return torch.where(per_sample(uniform[:, 0] < share, x), drawn, x)
 
 
 def outline(x: Tensor, threshold: Tensor) -> Tensor:
