@@ -89,6 +89,14 @@ def speed_full() -> str:
     return table(["unlabeled domains", "steps an epoch", "ms a step", "ms before an epoch (DaPP)"], rows) + text
 
 
+def rounding() -> str:
+    """How a rounding grows."""
+    found = read("rounding.json")
+    until = found["nudged_vs_plain_until"]
+    header = ["largest relative difference of the loss until step", *until]
+    return table(header, [["", *(f"{value:.0e}" for value in until.values())]]) + source("rounding.json", found)
+
+
 def scalability() -> str:
     """Time and memory by the number of unlabeled domains."""
     found = read("scalability.json")
@@ -275,6 +283,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "precision": precision,
     "speed-full": speed_full,
+    "rounding": rounding,
     "nccl": nccl,
     "scalability": scalability,
     "pacs": lambda: results("pacs"),
