@@ -10,7 +10,7 @@ import torch
 
 import oracle
 from proud import ops
-from proud.methods import method_class, method_config
+from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
 from proud.models import model_spec
 from proud.randomness import Randomness
@@ -212,3 +212,14 @@ def test_loaded_optimizer_state_has_the_memory_layout_of_its_parameters() -> Non
         assert fields["momentum_buffer"].stride() == parameter.stride()
     for name, value in method.state_dict().items():
         assert torch.equal(fresh.state_dict()[name], value)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_momentum_is_there_before_the_first_step(name: str) -> None:
+    """Fused steps on CUDA refuse weights of which only some have it, as those that join in a later stage would."""
+    method, _ = build(name)
+    for optimizer in method.optimizers().values():
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                momentum = optimizer.state[parameter].get("momentum_buffer")
+                assert not group["momentum"] or (momentum is not None and momentum.stride() == parameter.stride())
