@@ -20,9 +20,9 @@ class BlendedBatchNorm(nn.BatchNorm2d):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         own_mean, own_variance = own_statistics(wide)
         if self.training or self.running_mean is None or self.running_var is None:
-            mean, variance = self._of_batch(own_mean, own_variance)
+            mean, variance, images = self._of_batch(own_mean, own_variance)
             if self.training:
-                self._remember(mean.detach(), variance.detach(), x.numel() // x.shape[1])
+                self._remember(mean.detach(), variance.detach(), images * x[0, 0].numel())
         else:
             mean, variance = self.running_mean, self.running_var
         mean, variance = blended_statistics(own_mean, own_variance, mean, variance, self.share)
@@ -30,23 +30,24 @@ class BlendedBatchNorm(nn.BatchNorm2d):
         shift = self.bias - mean * scale
         return torch.addcmul(shift[..., None, None], wide, scale[..., None, None]).to(x.dtype)
 
-    def _of_batch(self, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    def _of_batch(self, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor, int | Tensor]:
+        """Mean, variance and number of images."""
         if not (self.shared and self.training):
-            return pooled_statistics(means, variances)
+            return *pooled_statistics(means, variances), len(means)
         from proud.training.collectives import summed
 
-        count = summed(means.new_tensor(len(means)))
-        mean = summed(means.sum(0)) / count
-        return mean, summed((variances + (means - mean).square()).sum(0)) / count
+        images = summed(means.new_tensor(len(means)))
+        mean = summed(means.sum(0)) / images
+        return mean, summed((variances + (means - mean).square()).sum(0)) / images, images
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor, count: int) -> None:
+    def _remember(self, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
         share = cast(float, self.momentum)
         self.running_mean.lerp_(mean, share)
-        self.running_var.lerp_(variance * (count / max(1, count - 1)), share)
+        self.running_var.lerp_(variance * (count / (count - 1)), share)
 
 
 class BlendedBatchNormAct(BlendedBatchNorm):
