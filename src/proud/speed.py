@@ -252,9 +252,7 @@ def table_minutes(method: Method, epochs: dict[str, float]) -> float:
     return TABLE_RUNS * run / 60
 
 
-def equality(
-    data: str, name: str, device: torch.device, steps: int = 50, pretrain_epochs: int = 20
-) -> dict[str, Any]:
+def equality(data: str, name: str, device: torch.device, steps: int = 50, pretrain_epochs: int = 20) -> dict[str, Any]:
     """Largest relative differences from the plain loop's loss curve: same draws, fp32, TF32 off.
 
     Of the same loop once more; of the same from weights changed by a rounding, which tells how fast SGD makes something

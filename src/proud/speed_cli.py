@@ -91,7 +91,8 @@ def show(found: dict[str, Any]) -> None:
     if "equality" in found:
         same = found["equality"]
         names = {"plain": "itself", "nudged": "itself from weights a rounding away", "fast": "the fast loop"}
-        differences = [f"{name} {same[f'{key}_vs_plain']:.1e}" for key, name in names.items() if f"{key}_vs_plain" in same]
+        measured = {key: name for key, name in names.items() if f"{key}_vs_plain" in same}
+        differences = [f"{name} {same[f'{key}_vs_plain']:.1e}" for key, name in measured.items()]
         console.print(
             f"Loss curve of the plain loop, fp32, {same['steps']} steps, largest relative difference from "
             f"{', '.join(differences)}."
