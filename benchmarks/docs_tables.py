@@ -77,7 +77,7 @@ def speed() -> str:
 def speed_full() -> str:
     """Loss curves of both loops, and cost by the number of unlabeled domains."""
     digits = read("speed-digits.json")
-    same = digits["equality"]
+    same, epochs = digits["equality"], digits["epochs"]
     rows = [
         [str(row["domains"]), str(row["steps"]), f"{row['step_ms']:.3f}", f"{row['epoch_begin_ms']:.1f}"]
         for row in digits["scaling"]
@@ -85,6 +85,8 @@ def speed_full() -> str:
     text = (
         f"\nLargest relative difference of the losses over {same['steps']} steps, fp32, TF32 off: fast against plain "
         f"{same['fast_vs_plain']:.1e} (bar 1e-3), plain against plain {same['plain_vs_plain']:.1e}.\n"
+        f"\nMemory in tensors after the second main epoch: {epochs['memory_first_mib']:.1f} MiB; after "
+        f"{epochs['main_epochs_timed'] - 1} more: {epochs['memory_last_mib']:.1f} MiB.\n"
     )
     return table(["unlabeled domains", "steps an epoch", "ms a step", "ms before an epoch (DaPP)"], rows) + text
 
