@@ -56,7 +56,7 @@ def workers(out: Path) -> dict[str, int]:
     return found
 
 
-def wait_for(condition: Callable[[], Any], job: subprocess.Popen[str], seconds: float = 120) -> Any:
+def wait_for(condition: Callable[[], Any], job: subprocess.Popen[str], seconds: float = 300) -> Any:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert job.poll() is None, job.communicate()[0]
@@ -76,7 +76,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_double_nothing(tiny: Path, 
         wait_for(lambda: workers(out).get(name, victim) != victim, job)  # another process took it over
         wait_for(lambda: len(list(out.glob("runs/*/run.json"))) > 1, job)  # so that there is something half done
         job.send_signal(signal.SIGINT)
-        text, _ = job.communicate(timeout=60)
+        text, _ = job.communicate(timeout=120)
         assert job.returncode == 130 and "The same command goes on" in text, text
     finally:
         job.kill()
@@ -84,7 +84,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_double_nothing(tiny: Path, 
     assert len(half_done) > 1
     second = start(tiny, out)
     try:
-        text, _ = second.communicate(timeout=200)
+        text, _ = second.communicate(timeout=400)
     finally:
         second.kill()
     assert second.returncode == 0, text
