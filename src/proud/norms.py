@@ -22,12 +22,14 @@ class BlendedBatchNorm(nn.BatchNorm2d):
         if self.training or self.running_mean is None or self.running_var is None:
             mean, variance, images = self._of_batch(own_mean, own_variance)
             if self.training:
-                self._remember(mean.detach(), variance.detach(), images * x[0, 0].numel())
+                remember(self, mean, variance, images * x[0, 0].numel())
         else:
             mean, variance = self.running_mean, self.running_var
         mean, variance = blended_statistics(own_mean, own_variance, mean, variance, self.share)
-        scale = self.weight * (variance + self.eps).rsqrt()
-        shift = self.bias - mean * scale
+        scale = (variance + self.eps).rsqrt()
+        if self.affine:
+            scale = scale * self.weight
+        shift = (self.bias if self.affine else 0) - mean * scale
         return torch.addcmul(shift[..., None, None], wide, scale[..., None, None]).to(x.dtype)
 
     def _of_batch(self, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor, int | Tensor]:
@@ -40,18 +42,9 @@ class BlendedBatchNorm(nn.BatchNorm2d):
         mean = summed(means.sum(0)) / images
         return mean, summed((variances + (means - mean).square()).sum(0)) / images, images
 
-    @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
-        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
-            return
-        self.num_batches_tracked.add_(1)
-        share = cast(float, self.momentum)
-        self.running_mean.lerp_(mean, share)
-        self.running_var.lerp_(variance * (count / (count - 1)), share)
 
-
-class BlendedBatchNormAct(BlendedBatchNorm):
-    """timm's batch norm with an activation behind it."""
+class ActivationBehind(nn.Module):
+    """What timm's batch norms with an activation do with the normalised maps."""
 
     act: nn.Module
     drop: nn.Module
@@ -60,13 +53,28 @@ class BlendedBatchNormAct(BlendedBatchNorm):
         return self.act(self.drop(super().forward(x)))
 
 
+class BlendedBatchNormAct(ActivationBehind, BlendedBatchNorm):
+    pass
+
+
+@torch.no_grad()
+def remember(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
+    """A batch's statistics, of so many values, into the running ones."""
+    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+        return
+    norm.num_batches_tracked.add_(1)
+    share = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+    norm.running_mean.lerp_(mean.detach(), share)
+    norm.running_var.lerp_(variance.detach() * (count / (count - 1)), share)
+
+
 def blend_norms(network: nn.Module, share: float) -> nn.Module:
-    """In place, for all batch norms of images that have weights; names and values of the weights stay."""
+    """In place, for all batch norms of images; names and values of the weights stay."""
     from timm.layers import BatchNormAct2d
 
     kinds = {nn.BatchNorm2d: BlendedBatchNorm, BatchNormAct2d: BlendedBatchNormAct}
     for module in network.modules():
-        if type(module) in kinds and module.affine and module.momentum is not None:
+        if type(module) in kinds:
             module.__class__ = kinds[type(module)]
             cast(BlendedBatchNorm, module).share = share
     return network

@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import nn
 
+from proud.errors import UserError
 from proud.models import build_net, model_spec
 from proud.norms import BlendedBatchNorm, blend_norms
 from proud.ops.norm import blended_statistics, own_statistics, pooled_statistics
+from proud.training.batchnorm import share_batch_norms
 
 
 def made_up(seed: int = 0, count: int = 5) -> torch.Tensor:
@@ -101,3 +103,16 @@ def test_every_batch_norm_of_a_backbone_is_blended(name: str) -> None:
     assert plain.state_dict().keys() == blended.state_dict().keys()
     x = torch.randn(2, 3, 64, 64)
     assert not torch.allclose(plain(x)[1], blended(x)[1])
+
+
+def test_a_norm_without_weights_is_blended_too() -> None:
+    norm = blend_norms(nn.BatchNorm2d(4, affine=False).double(), 0.3)
+    x = made_up()
+    means = torch.lerp(x.mean((0, 2, 3)), x.mean((2, 3)), 0.3)
+    assert torch.allclose(norm(x).mean((2, 3)).sign(), (x.mean((2, 3)) - means).sign())
+
+
+def test_processes_do_not_share_a_network_of_which_only_a_part_is_blended() -> None:
+    network = blend_norms(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Flatten(), nn.BatchNorm1d(4)), 0.2)
+    with pytest.raises(UserError, match="--own-share 0"):
+        share_batch_norms(network)

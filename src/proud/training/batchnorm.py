@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from proud.errors import UserError
-from proud.norms import BlendedBatchNorm
+from proud.norms import ActivationBehind, BlendedBatchNorm, remember
 from proud.training.collectives import summed
 
 
@@ -14,11 +14,17 @@ def share_batch_norms(network: nn.Module) -> None:
     """In place; names and values of all weights stay, so that a checkpoint fits any number of processes."""
     from timm.layers import BatchNormAct2d, convert_sync_batchnorm
 
-    blended = [module for module in network.modules() if isinstance(module, BlendedBatchNorm)]
+    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    blended = [norm for norm in norms if isinstance(norm, BlendedBatchNorm)]
     for norm in blended:
         norm.shared = True
-    if blended:
+    if blended and len(blended) == len(norms):
         return
+    if blended:
+        raise UserError(
+            "Processes cannot share this network, some of whose batch norms have no images to look at: start it "
+            "without torchrun, or with --own-share 0."
+        )
     if any(parameter.is_cuda for parameter in network.parameters()):
         convert_sync_batchnorm(network)
         return
@@ -27,14 +33,13 @@ def share_batch_norms(network: nn.Module) -> None:
         nn.BatchNorm2d: SharedBatchNorm,
         BatchNormAct2d: SharedBatchNormAct,
     }
-    for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            if type(module) not in kinds:
-                raise UserError(
-                    f"This network's batch norm ({type(module).__name__}) cannot be shared by processes on the CPU: "
-                    "start it without torchrun."
-                )
-            module.__class__ = kinds[type(module)]
+    for module in norms:
+        if type(module) not in kinds:
+            raise UserError(
+                f"This network's batch norm ({type(module).__name__}) cannot be shared by processes on the CPU: "
+                "start it without torchrun."
+            )
+        module.__class__ = kinds[type(module)]
 
 
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -53,28 +58,13 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         mean = summed(wide.sum(dims)) / count
         centred = wide - mean.view(shape)
         variance = summed(centred.square().sum(dims)) / count
-        self._remember(mean.detach(), variance.detach() * count / (count - 1).clamp_min(1))
+        if self.track_running_stats:
+            remember(self, mean, variance, count.clamp_min(2))
         out = centred * (variance + self.eps).rsqrt().view(shape)
         if self.weight is not None:
             out = out * self.weight.view(shape) + self.bias.view(shape)
         return out.to(x.dtype)
 
-    @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
-            return
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.add_(1)
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean, share)
-        self.running_var.lerp_(variance, share)
 
-
-class SharedBatchNormAct(SharedBatchNorm):
-    """timm's batch norm with an activation behind it."""
-
-    act: nn.Module
-    drop: nn.Module
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.act(self.drop(super().forward(x)))
+class SharedBatchNormAct(ActivationBehind, SharedBatchNorm):
+    pass
