@@ -10,6 +10,7 @@ import torch
 
 import oracle
 from proud import ops
+from proud.errors import UserError
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
 from proud.models import model_spec
@@ -156,6 +157,11 @@ def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     assert method.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
     short, _ = build("proud-plus", epochs=8)
     assert short.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
+
+
+def test_plus_refuses_a_share_that_is_none() -> None:
+    with pytest.raises(UserError, match="--own-share"):
+        build("proud-plus", own_share=1.5)
 
 
 def test_plus_averages_batch_statistics_like_weights() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from proud.errors import UserError
 from proud.lazy import ops, torch
 from proud.methods.base import VIEW_UNIFORMS
 from proud.methods.ema import EMAMethod
@@ -61,6 +62,8 @@ class ProUDPlus(ProUD, EMAMethod):
     MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"own_share", "warp", "outline"})
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
+        if not 0 <= config.own_share <= 1:
+            raise UserError(f"--own-share {config.own_share} is not between 0 and 1.")
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
         from proud.methods.context import any_length
 
