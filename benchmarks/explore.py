@@ -153,10 +153,8 @@ def main() -> None:
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, stage = method.stages()
             config = method.config
-            later = {
-                "epochs",
-                *method.MAIN_ONLY,
-            }  # without effect on pretraining; what is off is as if it were not there
+            # what has an effect on pretraining; what is off is as if it were not there
+            later = {"epochs", *method.MAIN_ONLY}
             key = str(sorted((name, value) for name, value in asdict(config).items() if value and name not in later))
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
