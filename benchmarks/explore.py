@@ -76,6 +76,7 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
         unit = torch.nn.functional.normalize(features, dim=1)
         domain = {"classifier": round(100 * (logits.argmax(1) == truth).float().mean().item(), 1)}
         domain["common_mean"] = round(unit.mean(0).norm().item(), 3)
+        domain["largest"] = round(logits.argmax(1).bincount().max().item() / len(some), 3)  # near 1: one class for all
         found = method.pseudo_labels().get(name)
         if found is not None:
             domain["pseudo"] = round(100 * evaluator.audit(name, found)["accuracy"], 1)
