@@ -80,6 +80,8 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     console.print(table)
     if task["skipped"]:
         console.print(f"{len(task['skipped'])} unreadable images were left out; run.json names them.")
+    for text in result.get("warnings", []):
+        console.print(f"[bold red]Look:[/bold red] {escape(text)}", soft_wrap=True)
     show_sites(Path(folder))
     console.print(f"Next: [bold]proud predict {escape(folder)} IMAGES --out predictions.csv[/bold]", soft_wrap=True)
 

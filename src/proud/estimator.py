@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import tempfile
+import warnings
 from contextlib import ExitStack
 from dataclasses import fields
 from difflib import get_close_matches
@@ -138,6 +139,8 @@ class ProUD:
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out` and resume=True it goes on") from stopped
             self._remember(folder, result)
+        for text in result.get("warnings", []):
+            warnings.warn(text, stacklevel=2)
         return self
 
     def _run_config(self, task: Task, network: str) -> RunConfig:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proud.bench.plan import make_plan
-from proud.bench.results import FORMAT, Row, portable
+from proud.bench.results import FORMAT, Row, portable, read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.config import RunConfig
 from proud.errors import UserError
@@ -153,3 +153,20 @@ def test_a_file_that_is_no_results_file(tmp_path: Path, line: str) -> None:
     path.write_text(line + "\n")
     with pytest.raises(UserError, match="line 1"):
         bench(BenchArguments("pacs", table_only=True, results=(path,)))
+
+
+def test_runs_that_went_wrong_are_counted_below_the_table() -> None:
+    rows = rows_for("pacs", ["rsc", "erm"], lambda m, i, s: 50)
+    for row in [row for row in rows if row["method"] == "rsc"][:3]:
+        row["warnings"] = ["The network learned nothing."]
+    (table,) = make_tables("pacs", rows)
+    told = [line for line in table.footer if "a warning" in line]
+    assert len(told) == 1 and told[0].startswith("rsc:") and "3 of 12 runs ended with a warning" in told[0]
+
+
+@pytest.mark.parametrize("wrong", ["learned nothing", [1], None])
+def test_warnings_of_another_kind_are_refused(wrong: Any, tmp_path: Path) -> None:
+    row = rows_for("pacs", ["erm"], lambda m, i, s: 50)[0] | {"warnings": wrong}
+    (tmp_path / "results.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match="warnings"):
+        read_rows(tmp_path / "results.jsonl")

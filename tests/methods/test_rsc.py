@@ -65,7 +65,7 @@ def test_transformers_are_refused() -> None:
 
 
 def test_step_trains_on_the_unmuted_features() -> None:
-    method = toy_method("rsc", batch_share=1.0)
+    method = toy_method("rsc", batch_share=1.0, warmup=0.0)
     stage = method.stages()[0]
     from proud.randomness import Randomness
 
@@ -90,14 +90,23 @@ def test_step_trains_on_the_unmuted_features() -> None:
     torch.testing.assert_close(method.losses(stage, rows, draws)["loss"], expected)
 
 
-def test_the_share_grows_by_thirds() -> None:
-    method = toy_method("rsc", batch_size=10, epochs=9, pretrain_epochs=0)
+def challenged_by_epoch(**settings: float) -> list[int]:
+    method = toy_method("rsc", batch_size=10, epochs=9, pretrain_epochs=0, **settings)
     _, main = method.stages()
     seen = []
     for epoch in range(9):
         method.begin_epoch(main, epoch, None)  # type: ignore[arg-type]
         seen.append(int(method.challenged))
-    assert seen == [3] * 3 + [5] * 3 + [7] * 3
+    return seen
+
+
+def test_the_share_grows_by_thirds() -> None:
+    assert challenged_by_epoch(warmup=0.0) == [3] * 3 + [5] * 3 + [7] * 3
+
+
+def test_nothing_is_challenged_at_first() -> None:
+    assert challenged_by_epoch() == [0] + [3] * 2 + [5] * 3 + [7] * 3
+    assert challenged_by_epoch(warmup=0.2) == [0] * 2 + [3] + [5] * 3 + [7] * 3
 
 
 @pytest.mark.parametrize("name", ["rsc", "rsc-noisemix"])

@@ -59,6 +59,8 @@ class BenchView:
         wanted = {planned.key for planned in self.plan.jobs}
         count = sum((row["method"], row["labeled"], row["test"], row["seed"]) in wanted for row in self.done)
         self.say(f"{count}/{len(wanted)}  {title(job)}: {100 * row['test_accuracy']:.1f} % ({row['seconds']:.0f} s)")
+        for text in row.get("warnings", []):
+            self.say(f"  LOOK: {text}")
 
     def failed(self, job: Job, error: UserError) -> None:
         self.job = None

@@ -96,6 +96,9 @@ def check_types(row: Row) -> None:
         raise ValueError("names or seed of a run are not ours")
     if not isinstance(row["config"], dict) or not isinstance(row["config"].get("method_config", {}), dict):
         raise ValueError("its config is not ours")
+    told = row.get("warnings", [])
+    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+        raise ValueError("its warnings are not ours")
     numbers = [row["test_accuracy"], row["seconds"], row.get("val_accuracy") or 0]
     if not all(type(value) in (int, float) for value in numbers) or not 0 <= numbers[0] <= 1:
         raise ValueError("its accuracy is not between 0 and 1")
@@ -113,7 +116,7 @@ def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], 
     found |= {name: result[name] for name in ("test_accuracy", "val_accuracy") if name in result}
     for name in ("test_accuracy", "val_accuracy"):
         found[f"{name}_last"] = [record[name] for record in last if name in record]
-    found |= {name: result[name] for name in ("epochs", "domains_first", "domains_last") if name in result}
+    found |= {name: result[name] for name in ("epochs", "domains_first", "domains_last", "warnings") if name in result}
     seconds = sum(value for timing in timings for value in timing.values() if isinstance(value, float))
     images = {name: domain["images"] for name, domain in about["task"]["domains"].items()}
     found |= {"seconds": round(seconds, 2), "images": images, "skipped": len(about["task"]["skipped"])}

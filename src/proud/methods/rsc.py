@@ -1,7 +1,8 @@
 """RSC (Huang et al., ECCV 2020, "Self-Challenging Improves Cross-Domain Generalization").
 
 Each step finds the parts of the last feature map that the true class leans on most, mutes them, and trains on what is
-left. It sees the labeled domain only, and like source-only training takes two stages; it is at work in both.
+left. It sees the labeled domain only, and like source-only training takes two stages; it is at work in both, but for
+the first few steps.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class RSCConfig(ERMConfig):
     """share of the batch that is challenged in the first third of training"""
     batch_share_growth: float = 0.2
     """what each further third of training adds to that share"""
+    warmup: float = 0.05
+    """share of training before the first challenge: a network that starts from nothing must find features first"""
     spatial_p: float = 0.5
     """how often a batch loses positions; else it loses channels"""
 
@@ -50,7 +53,10 @@ class RSC(ERM):
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
         super().begin_epoch(stage, epoch, random)
-        share = self.config.batch_share + self.config.batch_share_growth * int(3 * self.progress(stage, epoch))
+        done = self.progress(stage, epoch)
+        share = self.config.batch_share + self.config.batch_share_growth * int(3 * done)
+        if done < self.config.warmup:
+            share = 0.0
         images = self.config.batch_size * (2 if self.config.noisemix else 1)
         self.challenged.fill_(round(min(share, 1.0) * images))
 

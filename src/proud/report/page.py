@@ -149,7 +149,8 @@ def tile(run: Run) -> dict[str, Any]:
         if "accuracy" in last[site] and "accuracy" in first.get(site, {})
     ]
     number = "" if key is None else f"{100 * result[key]:.1f}"
-    return {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
+    seen = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
+    return seen | {"warnings": result.get("warnings", [])}
 
 
 def section_view(section: Section, files: Files, told: Callable[[str], None]) -> dict[str, Any]:

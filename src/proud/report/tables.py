@@ -163,6 +163,10 @@ def footer(
             f"{method}: runs per seed {runs}; commit {', '.join(made['commit'])}; {', '.join(made['device'])}; "
             f"{hours:.2f} h of wall time."
         )
+        if wrong := sum(bool(row.get("warnings")) for row in own):
+            lines[-1] += (
+                f" {wrong} of {len(own)} runs ended with a warning: nothing learned, or one class for all of a site."
+            )
     return tuple(lines)
 
 

@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 from proud import ops
 from proud.evaluation import forward_all
 from proud.training.files import replacing, write_json, write_tensors
+from proud.trust.collapse import evenly, learned_nothing, one_class
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from proud.training.loop import Loop
+
+    Outputs = dict[str, tuple[Tensor, Tensor]]  # `val` and `test` -> logits and labels
 
 
 def last_prototypes(loop: Loop) -> dict[str, Tensor]:
@@ -27,7 +30,7 @@ def last_prototypes(loop: Loop) -> dict[str, Tensor]:
 
 
 def save_trust(
-    folder: Path, loop: Loop, records: list[dict[str, Any]], prototypes: dict[str, Tensor]
+    folder: Path, loop: Loop, records: list[dict[str, Any]], prototypes: dict[str, Tensor], outputs: Outputs
 ) -> dict[str, Any] | None:
     """Writes all but the calibration, which belongs in model.json: None without validation images."""
     if prototypes:
@@ -38,13 +41,24 @@ def save_trust(
     sites = diagnose(records, _images_to_look_at(loop))
     if sites:
         write_json(folder / "diagnosis.json", [site.as_json() for site in sites])
-    outputs = loop.evaluator.logits(loop.method.network())
     save_outputs(folder, outputs)
     if "val" not in outputs:
         return None
     trust = fit_trust(*outputs["val"])
     # measured on the unseen domain, never fitted there
     return trust.as_json() | ({"test": measure(trust, *outputs["test"])} if "test" in outputs else {})
+
+
+def collapses(loop: Loop, outputs: Outputs) -> list[str]:
+    """What is wrong with the trained network at first sight, in words; mostly nothing."""
+    method, training = loop.method, loop.task.training
+    context, net = method.context, method.network()
+    found = [learned_nothing(*outputs["val"], training.labeled.name)] if "val" in outputs else []
+    for domain in training.unlabeled:
+        some = domain.images[evenly(len(domain.images))]
+        _, logits = forward_all(net, some, context.spec, context.device, context.precision)
+        found.append(one_class(logits.cpu(), training.labeled.labels, training.classes, domain.name))
+    return [text for text in found if text]
 
 
 def as_deployed(loop: Loop, found: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -69,7 +83,7 @@ def as_deployed(loop: Loop, found: dict[str, Tensor]) -> dict[str, Tensor]:
     return kept | {"merged": ops.merge_prototypes(domains), "center": torch.stack(centers).mean(0)}
 
 
-def save_outputs(folder: Path, outputs: dict[str, tuple[Tensor, Tensor]]) -> None:
+def save_outputs(folder: Path, outputs: Outputs) -> None:
     """Logits and labels of source validation and test, for reports."""
     tensors: dict[str, Tensor] = {}
     for name, (logits, labels) in outputs.items():

@@ -39,7 +39,7 @@ from proud.training.folder import (
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
 from proud.training.machine import choose_device, choose_threads, environment, making_many_objects, stop_signals
 from proud.training.memory import is_out_of_memory, too_large
-from proud.training.outcome import last_prototypes, save_trust
+from proud.training.outcome import collapses, last_prototypes, save_trust
 from proud.training.shared import Sharing
 
 MODEL_FORMAT = "proud-model-1"
@@ -144,9 +144,12 @@ def _train(
     prototypes = last_prototypes(loop)
     if group.rank:
         return {}
-    trust = save_trust(folder, loop, records, prototypes)
+    outputs = loop.evaluator.logits(method.network())
+    trust = save_trust(folder, loop, records, prototypes, outputs)
     save_model(folder, method, task, config, trust)
     result = summary(records) | {"folder": str(folder)}
+    if wrong := collapses(loop, outputs):
+        result["warnings"] = wrong
     write_json(folder / "result.json", result)
     return result
 

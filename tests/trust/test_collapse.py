@@ -1,0 +1,95 @@
+"""Runs that go wrong without an error are told: by `proud train`, the estimator, a bench and the report."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from proud import ProUD
+from proud.console import show_result
+from proud.report.page import write_report
+from proud.training.files import read_json
+from proud.trust.collapse import LOOKED_AT, evenly, learned_nothing, one_class
+from toy import SIDE, toy_images
+
+LABELS = torch.arange(100) % 4
+
+
+def test_a_network_at_chance_has_learned_nothing() -> None:
+    always_one = one_hot(torch.ones_like(LABELS), 4).float()
+    told = learned_nothing(always_one, LABELS, "pen")
+    assert "25.0 % of the validation images of pen" in told and "gives 25.0 %" in told
+    guessing = one_hot(torch.randint(4, (100,), generator=torch.Generator().manual_seed(0)), 4).float()
+    assert learned_nothing(guessing, LABELS, "pen")
+
+
+def test_what_learned_something_is_not_accused() -> None:
+    right = one_hot(LABELS, 4).float()
+    half = torch.where(torch.arange(100)[:, None] < 50, right, right.roll(1, 1))
+    assert learned_nothing(right, LABELS, "pen") == learned_nothing(half, LABELS, "pen") == ""
+    assert learned_nothing(right.roll(1, 1)[:19], LABELS[:19], "pen") == ""  # too few to say
+    assert learned_nothing(right, torch.zeros_like(LABELS), "pen") == ""  # there is one class only
+
+
+def test_one_class_for_a_whole_site() -> None:
+    classes, site = ("a", "b", "c", "d"), one_hot(torch.full((100,), 2), 4).float()
+    assert "100 % of the images of north are called c, which 25 % of" in one_class(site, LABELS, classes, "north")
+    site[:6] = torch.tensor([1.0, 0, 0, 0])  # 94 % are no longer nearly all
+    assert one_class(site, LABELS, classes, "north") == ""
+    usual = torch.full((100,), 2)  # what nearly all labeled images are
+    assert one_class(one_hot(usual, 4).float(), usual, classes, "north") == ""
+    assert one_class(site[6:20], LABELS, classes, "north") == ""  # too few to say
+
+
+@pytest.mark.parametrize("count", [1, LOOKED_AT, LOOKED_AT + 1, 10 * LOOKED_AT])
+def test_enough_rows_are_looked_at(count: int) -> None:
+    rows = evenly(count)
+    assert min(count, LOOKED_AT // 2) <= len(rows) <= LOOKED_AT
+    assert rows.unique().equal(rows) and rows.max() < count
+
+
+@pytest.fixture(scope="module")
+def wrecked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A weight decay that leaves nothing of the network."""
+    folder = tmp_path_factory.mktemp("wrecked") / "run"
+    model = ProUD(
+        method="erm", size=SIDE, epochs=2, batch_size=16, lr=0.02, pretrain_epochs=2, weight_decay=30.0, device="cpu",
+        out=str(folder), quiet=True,
+    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(labeled=toy_images(0, 50), unlabeled=[toy_images(1, 12)[0]], test=toy_images(3, 4))
+    return folder, [str(each.message) for each in caught if each.category is UserWarning]
+
+
+def test_a_wrecked_run_is_told_by_the_estimator(wrecked: tuple[Path, list[str]]) -> None:
+    folder, told = wrecked
+    assert any("learned nothing" in text for text in told) and any("unlabeled 1 are called" in text for text in told)
+    assert read_json(folder / "result.json")["warnings"] == told
+
+
+def test_a_wrecked_run_is_told_on_the_console(
+    wrecked: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_result(read_json(wrecked[0] / "result.json") | {"folder": str(wrecked[0])}, 1.0)
+    assert "Look: The network learned nothing" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_wrecked_run_is_told_in_the_report(wrecked: tuple[Path, list[str]], tmp_path: Path) -> None:
+    page = write_report([wrecked[0]], tmp_path / "report.html")
+    assert "The network learned nothing" in page.read_text(encoding="utf-8")
+
+
+def test_a_sound_run_says_nothing() -> None:
+    model = ProUD(
+        method="erm", size=SIDE, epochs=4, batch_size=16, lr=0.02, pretrain_epochs=6, device="cpu", quiet=True
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(labeled=toy_images(0, 24), unlabeled=[toy_images(1, 12)[0]])
+    assert "warnings" not in model.result_ and np.isfinite(model.result_["val_accuracy"])
