@@ -222,6 +222,27 @@ def explored(data: str) -> str:
     )
 
 
+def explored_baselines() -> str:
+    """Settings of other methods on the development cells: what they end at, and which class they name most."""
+    rows = []
+    for run in read("explore/baselines.jsonl"):
+        variant, last = run["variant"], run["trail"][-1]
+        settings = ", ".join(f"{key} {value}" for key, value in variant.items() if key not in ("name", "method"))
+        most = ", ".join(f"{name} {100 * domain['largest']:.0f}" for name, domain in domains_of(last).items())
+        start = run["trail"][0]
+        values = [f"{start[key]:.1f} → {last[key]:.1f}" for key in ("val_accuracy", "test_accuracy")]
+        made = f"{run['device'].partition(':')[0]}, {run['commit'][:7]}"
+        rows.append([run["cell"], variant["method"], settings or "–", str(last["epoch"]), *values, most, made])
+    header = ["cell", "method", "settings", "main epochs", "source validation, %", "unseen, %"]
+    header += ["commonest answer on unlabeled domains, % of images", "device, commit"]
+    told = "`benchmarks/results/explore/baselines.jsonl`, made by `benchmarks/explore.py`; seed 7"
+    return table(header, rows) + f"\n{told}; from the end of pretraining to the end of the run.\n"
+
+
+def domains_of(point: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: value for name, value in point.items() if isinstance(value, dict) and "classifier" in value}
+
+
 def labelers() -> str:
     """Ways to pseudo-label right after pretraining."""
     found = read("explore/labelers.json")
@@ -295,6 +316,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "explore-digits": lambda: explored("digits-dg"),
     "labelers": labelers,
     "line-drawings": line_drawings,
+    "explore-baselines": explored_baselines,
     "explore-pacs": lambda: explored("pacs"),
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),
