@@ -117,6 +117,20 @@ def test_other_settings_are_refused(arguments: Make) -> None:
         bench(arguments(combos="one:two", epochs=2))
 
 
+def test_a_setting_that_is_no_more_counts_if_it_was_on(arguments: Make, tmp_path: Path) -> None:
+    bench(arguments(combos="one:two"))
+    path = tmp_path / "out" / "results.jsonl"
+    row = json.loads(path.read_text())
+    for value, refused in ((False, False), (0.0, False), (0.3, True)):
+        row["config"]["method_config"]["glitter"] = value
+        path.write_text(json.dumps(row) + "\n")
+        if not refused:
+            bench(arguments(combos="one:two"))
+            continue
+        with pytest.raises(UserError, match=r"(?s)other settings.*glitter: 0\.3 → None"):
+            bench(arguments(combos="one:two"))
+
+
 def test_a_half_done_run_of_other_settings_is_refused_before_anything_runs(arguments: Make) -> None:
     run(arguments(epochs=50), Diary(), deadline=after(5))
     diary = Diary()

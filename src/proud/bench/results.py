@@ -170,10 +170,14 @@ def weights_name(path: str) -> str:
 
 
 def settings_of(config: Row) -> Row:
-    """What must be the same in all runs of a method. A setting that an old result does not name had its default."""
+    """What must be the same in all runs of a method.
+
+    A setting that an old result does not name had its default; one that is no more, and was off, had no effect.
+    """
     name = str(config.get("method", ""))
-    defaults = asdict(RunConfig()) | {"method_config": asdict(method_config(name)) if name in METHODS else {}}
-    full = defaults | config | {"method_config": defaults["method_config"] | config.get("method_config", {})}
+    known = asdict(method_config(name)) if name in METHODS else {}
+    own = {key: value for key, value in config.get("method_config", {}).items() if value or key in known or not known}
+    full = asdict(RunConfig()) | config | {"method_config": known | own}
     return {key: value for key, value in full.items() if key not in CELL and key != "root"}
 
 
