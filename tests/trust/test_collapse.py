@@ -11,11 +11,13 @@ import torch
 from torch.nn.functional import one_hot
 
 from proud import ProUD
+from proud.bench.results import read_rows
+from proud.bench_cli import BenchArguments, bench
 from proud.console import show_result
 from proud.report.page import write_report
 from proud.training.files import read_json
 from proud.trust.collapse import LOOKED_AT, evenly, learned_nothing, one_class
-from toy import SIDE, toy_images
+from toy import SIDE, toy_images, write_folders
 
 LABELS = torch.arange(100) % 4
 
@@ -93,3 +95,16 @@ def test_a_sound_run_says_nothing() -> None:
         warnings.simplefilter("error", UserWarning)
         model.fit(labeled=toy_images(0, 24), unlabeled=[toy_images(1, 12)[0]])
     assert "warnings" not in model.result_ and np.isfinite(model.result_["val_accuracy"])
+
+
+def test_a_wrecked_run_is_told_by_a_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_folders(tmp_path / "data", {"one": 0, "two": 1, "three": 2}, per_class=15)
+    wrecking = ("batch_size=16", "weight_decay=30", "lr=0.02")
+    usual = BenchArguments(
+        name=str(data), out=str(tmp_path / "out"), methods="erm", seeds="1", combos="one:two", epochs=1,
+        pretrain_epochs=1, set=wrecking, model="digits", weights="none", size=SIDE, device="cpu", threads=1, val=0.5,
+    )  # fmt: skip
+    bench(usual)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "LOOK: The network learned nothing" in told and "1 of 1 runs ended with a warning" in told
+    assert "learned nothing" in read_rows(tmp_path / "out" / "results.jsonl")[0]["warnings"][0]
