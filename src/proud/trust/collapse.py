@@ -5,7 +5,6 @@ Needs labels of the labeled domain alone.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from proud.lazy import torch
@@ -15,21 +14,32 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 400  # images of a site that are enough to see it
 NEARLY_ALL = 0.95
-FEWEST = 20  # images below which a share says little
+USUAL = 0.7  # a class that so many labeled images have may well be nearly all of a site
+FEWEST = 8  # images below which one answer for all says little
+FEWEST_GUESSES = 50  # images below which good answers cannot be told from guesses
 
 
 def learned_nothing(logits: Tensor, labels: Tensor, name: str) -> str:
-    """A sentence if validation images are right no more often than by always naming one class, else ''."""
-    count = len(labels)
-    if count < FEWEST:
+    """A sentence if validation images are right no more often than by guessing, else ''.
+
+    Looked at is the share that is right of each class, so that rare classes count: its mean is 1/K for whoever names one
+    class only, and on average for whoever guesses, in any shares.
+    """
+    counts = labels.bincount(minlength=logits.shape[1])
+    present, count = counts > 0, len(labels)
+    named = logits.argmax(1)
+    if int(present.sum()) < 2 or count < FEWEST:
         return ""
-    right = (logits.argmax(1) == labels).float().mean().item()
-    best = labels.bincount().max().item() / count
-    if best == 1 or right > best + 2 * math.sqrt(best * (1 - best) / count):
+    right = labels[named == labels].bincount(minlength=len(counts)) / counts.clamp_min(1)
+    share = named.bincount(minlength=len(counts)) / count
+    mean, guessing = right[present].mean().item(), 1 / int(present.sum())
+    error = ((share * (1 - share))[present] / counts[present]).sum().sqrt().item() * guessing
+    constant = share.max().item() == 1
+    if not constant and (count < FEWEST_GUESSES or mean > guessing + error):
         return ""
     return (
-        f"The network learned nothing: {100 * right:.1f} % of the validation images of {name} are right, and always "
-        f"naming one class gives {100 * best:.1f} %. Try another learning rate or longer pretraining."
+        f"The network learned nothing: of the validation images of {name}, {100 * mean:.1f} % of a class are right on "
+        f"average, and guessing gives {100 * guessing:.1f} %. Try another learning rate or longer pretraining."
     )
 
 
@@ -43,7 +53,7 @@ def one_class(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: s
     shares = logits.argmax(1).bincount(minlength=len(classes)) / len(logits)
     share, largest = (value.item() for value in shares.max(0))
     usual = (labeled == largest).float().mean().item()
-    if share < NEARLY_ALL or usual > 0.5:
+    if share < NEARLY_ALL or usual > USUAL:
         return ""
     return (
         f"{100 * share:.0f} % of the images of {name} are called {classes[int(largest)]}, which {100 * usual:.0f} % of "
@@ -52,5 +62,6 @@ def one_class(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: s
 
 
 def evenly(count: int) -> Tensor:
-    """Rows of at most LOOKED_AT of `count` images, spread over all of them."""
-    return torch.arange(0, count, max(1, math.ceil(count / LOOKED_AT)))
+    """Rows of LOOKED_AT of `count` images, spread over all of them; or all rows."""
+    some = min(count, LOOKED_AT)
+    return torch.arange(some) * count // max(some, 1)
