@@ -184,3 +184,10 @@ def test_the_same_folder_twice(tmp_path: Path) -> None:
 def test_predict_before_fit() -> None:
     with pytest.raises(UserError, match="not fitted yet"):
         ProUD().predict(toy_images(0, 1)[0])
+
+
+def test_grey_arrays_without_channels_are_images_too() -> None:
+    images, labels = toy_images(0, 4)
+    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}, method="erm")
+    model.fit(labeled=(images[..., 0], labels), unlabeled=[toy_images(1, 4)[0][..., 0]])
+    assert model.predict(images[..., 0]).shape == (16,)

@@ -116,6 +116,10 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
     from proud.config import Options
 
     catalog, plan = prepare(arguments)
+    for text in catalog.notices.values():
+        console.print(text, markup=False)
+    if (hidden := without_labels(catalog)) and not arguments.quiet:
+        console.print(f"Unlabeled in every combination, for there are no labels: {', '.join(hidden)}", markup=False)
     folder = out_folder(arguments)
     check_folder(plan, folder)
     options = Options(
@@ -217,12 +221,18 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
         methods=methods,
         seeds=seeds,
         combos=arguments.combos,
+        without_labels=without_labels(catalog),
         overrides=pairs,
         epochs=budget_epochs(arguments.equal_budget, catalog, run, methods, pairs) if arguments.equal_budget else None,
         note=arguments.note,
         data=name if arguments.root or name == "embedded" else f"{name} {fingerprint(catalog)}",
     )
     return catalog, plan
+
+
+def without_labels(catalog: Catalog) -> list[str]:
+    """Domains that can neither be learned from nor measured on."""
+    return [name for name, domain in catalog.domains.items() if any(entry.label is None for entry in domain.entries)]
 
 
 def budget_epochs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -81,9 +82,16 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     if task["skipped"]:
         console.print(f"{len(task['skipped'])} unreadable images were left out; run.json names them.")
     for text in result.get("warnings", []):
-        console.print(f"[bold red]Look:[/bold red] {escape(text)}", soft_wrap=True)
+        show_warning(text)
     show_sites(Path(folder))
-    console.print(f"Next: [bold]proud predict {escape(folder)} IMAGES --out predictions.csv[/bold]", soft_wrap=True)
+    console.print(
+        f"Next: [bold]proud predict {escape(shlex.quote(folder))} IMAGES --out predictions.csv[/bold]", soft_wrap=True
+    )
+
+
+def show_warning(text: str) -> None:
+    if text:
+        console.print(f"[bold red]Look:[/bold red] {escape(text)}", soft_wrap=True)
 
 
 def show_sites(folder: Path) -> None:
@@ -96,7 +104,7 @@ def show_sites(folder: Path) -> None:
     if any(site["verdict"] != "sound" for site in sites):
         console.print(
             f"diagnosis.json names the images to look at; a few labels may help: [bold]proud label-next "
-            f"{escape(str(folder))} --out extra.csv[/bold]",
+            f"{escape(shlex.quote(str(folder)))} --out extra.csv[/bold]",
             soft_wrap=True,
         )
 
@@ -189,6 +197,8 @@ def evaluate(arguments: EvaluateArguments) -> int:
     table.add_row("all", str(row["images"]), f"{100 * row['accuracy']:.1f} %")
     console.print(table)
     show_trust(row["trust"], arguments)
+    if row["trained_on"]:
+        show_warning(f"{arguments.domain} is the labeled domain: the model learned from most of these images.")
     return 0
 
 
@@ -214,7 +224,7 @@ def show_trust(found: dict[str, Any] | None, arguments: EvaluateArguments) -> No
 
 def predict(arguments: PredictArguments) -> int:
     from proud.deploy.answers import Asked, promise
-    from proud.deploy.predict import find_images, load_model, predict_files, write_predictions
+    from proud.deploy.predict import find_images, load_model, predict_files, same_answer, write_predictions
 
     if arguments.out.exists() and not arguments.overwrite:
         raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
@@ -231,6 +241,8 @@ def predict(arguments: PredictArguments) -> int:
     left_out = f"; {len(bad)} unreadable left out" if bad else ""
     console.print(f"{len(rows)} images → {escape(str(arguments.out))}{left_out}", soft_wrap=True)
     console.print(about, soft_wrap=True)
+    for text in (*model.warnings, same_answer(rows)):
+        show_warning(text)
     return 0
 
 

@@ -198,9 +198,9 @@ class ProUD:
             raise UserError(f"There are {len(found)} images but {len(truth)} labels.")
         return float((found == truth).mean())
 
-    def save(self, folder: str | Path) -> None:
-        """Keep the model in a folder, for `proud.load` and `proud predict`."""
-        self._fitted().save(folder)
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Keep the model in a folder of its own, for `proud.load` and `proud predict`."""
+        self._fitted().save(folder, overwrite)
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):

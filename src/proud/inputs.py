@@ -110,8 +110,10 @@ def _native_side(source: Any) -> int:
         return native_side(Catalog("folder", None, {source.name: source}), source.name)
     images = source[0] if isinstance(source, Sequence) and source else getattr(source, "images", source)
     shape = tuple(getattr(images, "shape", ()))
-    if len(shape) != 4:
+    if len(shape) not in (3, 4):
         raise UserError("labeled must be a folder of class folders, a pair (images, labels), or a LabeledDomain.")
+    if len(shape) == 3:  # grey
+        return min(shape[1:])
     return min(shape[1:3]) if shape[3] in (1, 3) else min(shape[2:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,8 @@ class LabelNextArguments:
     """CSV file to write: path, domain, label (empty), guess, uncertainty, content"""
     overwrite: Switch = False
     """replace that file if it is there"""
+    skip_bad: Switch = False
+    """leave out images that cannot be read"""
     device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
     """where to compute"""
 
@@ -48,7 +51,7 @@ def label_next_command(argv: list[str]) -> int:
     console.print(f"{sites} → {escape(str(arguments.out))}")
     console.print(
         "Fill in the column label (the guess is the model's, and may be wrong), then: "
-        f"[bold]proud train … --labels {escape(str(arguments.out))}[/bold]",
+        f"[bold]proud train … --labels {escape(shlex.quote(str(arguments.out)))}[/bold]",
         soft_wrap=True,
     )
     return 0

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+from pathlib import Path
 
 import pytest
 
-from proud.bench.plan import DEVELOPMENT, Job, Plan, make_plan, parse_methods, parse_pairs, parse_seeds
+from proud.bench.plan import DEVELOPMENT, Job, Plan, make_plan, parse_combos, parse_methods, parse_pairs, parse_seeds
 from proud.bench.results import command
+from proud.bench_cli import BenchArguments, prepare
 from proud.config import RunConfig
 from proud.errors import UserError
 from proud.methods import method_config
@@ -105,3 +108,22 @@ def test_a_runs_command_makes_its_settings_also_within_an_equal_budget() -> None
         said = dict(words[n + 1].split("=") for n, word in enumerate(words) if word == "--set")
         again = pacs(methods=[job.run.method], overrides=said)
         assert again.jobs[0].settings == job.settings
+
+
+def test_domains_without_labels_are_unlabeled_in_every_combination(tiny: Path, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(tiny, root)
+    flat = root / "three"
+    for place, path in enumerate(sorted(flat.rglob("*.png"))):
+        path.rename(flat / f"{place}.png")
+    for folder in flat.iterdir():
+        if folder.is_dir():
+            folder.rmdir()
+    usual = {"methods": "erm", "seeds": "1", "model": "digits", "size": 16, "epochs": 1, "pretrain_epochs": 1}
+    _, plan = prepare(BenchArguments(name=str(root), **usual))
+    assert plan.domains == ("four", "one", "two") and len(plan.jobs) == 6
+    assert all("three" in job.run.unlabeled for job in plan.jobs)
+    with pytest.raises(UserError, match="'three' has images without a label"):
+        prepare(BenchArguments(name=str(root), combos="three:one", **usual))
+    with pytest.raises(UserError, match="two domains with labels"):
+        parse_combos("all", ["one", "two", "three"], ["one", "two"])

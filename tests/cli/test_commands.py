@@ -257,3 +257,49 @@ def test_names_that_look_like_formulas_are_neutralised(tmp_path: Path) -> None:
 
     write_table(tmp_path / "t.csv", ["path", "label"], [["=cmd()", "+1"], ["plain", "@x"]])
     assert (tmp_path / "t.csv").read_text().splitlines()[1:] == ["'=cmd(),'+1", "plain,'@x"]
+
+
+def test_what_the_commands_suggest_can_be_pasted(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(data, tmp_path / "my run", "--epochs", "1", "--pretrain-epochs", "1", "--method", "erm")
+    assert f"proud predict '{tmp_path / 'my run'}' IMAGES" in " ".join(capsys.readouterr().out.split("\n"))
+
+
+def test_predict_repeats_what_the_run_said_and_looks_at_its_own_answers(
+    data: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    about = json.loads((copy / "model.json").read_text())
+    (copy / "model.json").write_text(json.dumps(about | {"warnings": ["The network learned nothing."]}))
+    cli.run(["predict", str(copy), str(data / "central"), "--out", str(tmp_path / "1.csv"), "--device", "cpu"])
+    told = capsys.readouterr().out
+    assert "Look: The network learned nothing." in told and "are called" not in told
+    same = tmp_path / "same"
+    same.mkdir()
+    for place in range(16):
+        Image.fromarray(np.full((16, 16, 3), 200, np.uint8)).save(same / f"{place}.png")
+    cli.run(["predict", str(trained), str(same), "--out", str(tmp_path / "2.csv"), "--device", "cpu"])
+    told = capsys.readouterr().out
+    assert "Look: 16 of 16 images are called" in told and "learned nothing" not in told
+    (copy / "model.json").write_text(json.dumps(about | {"warnings": [1]}))
+    with pytest.raises(UserError, match="warnings"):
+        cli.run(["predict", str(copy), str(same), "--out", str(tmp_path / "3.csv"), "--device", "cpu"])
+
+
+def test_evaluating_on_what_was_learned_from_is_told(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.run(["evaluate", str(trained), "--domain", "central", "--device", "cpu"])
+    assert "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
+    cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"])
+    assert "is the labeled domain" not in " ".join(capsys.readouterr().out.split())
+
+
+def test_label_next_can_leave_out_what_cannot_be_read(data: Path, trained: Path, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(data, root)
+    (root / "north" / "broken.png").write_bytes(b"no picture")
+    told = ["label-next", str(trained), "--data", str(root), "--out", str(tmp_path / "x.csv"), "--device", "cpu"]
+    with pytest.raises(UserError, match="--skip-bad"):
+        cli.run(told)
+    assert cli.run([*told, "--skip-bad"]) == 0

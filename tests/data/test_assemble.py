@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from trees import three_sites, write_image, write_tree
 
 from proud.data.assemble import Cache, assemble
@@ -261,3 +264,36 @@ def test_embedded() -> None:
     assert len(task.training.labeled) == 360 and task.training.labeled.images.shape[-1] == 36
     assert [domain.name for domain in task.training.unlabeled] == ["texture", "print"]
     assert task.training.classes == tuple("0123456789")
+
+
+def test_a_site_of_files_that_are_not_read_does_not_vanish_silently(tmp_path: Path) -> None:
+    root = three_sites(tmp_path)
+    (root / "east").mkdir()
+    for place in range(12):
+        (root / "east" / f"{place}.dcm").write_bytes(b"DICM")
+    with pytest.warns(UserWarning, match=r"east holds no images and is left out \(files: 12 \.dcm; read are \.bmp"):
+        task_of(root)
+    for place in range(12):
+        (root / "north" / f"{place}.dcm").write_bytes(b"DICM")
+    with pytest.warns(UserWarning, match=r"north: not all files are read \(not: 12 \.dcm"):
+        task_of(root, unlabeled=["north"])
+
+
+def test_a_few_other_files_are_no_news(tmp_path: Path) -> None:
+    root = three_sites(tmp_path)
+    (root / "notes").mkdir()
+    (root / "notes" / "read me.txt").write_text("hello")
+    for place in range(20):
+        (root / "north" / f"{place}.json").write_text("{}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        task_of(root)
+
+
+def test_images_without_light_are_told(tmp_path: Path) -> None:
+    root = three_sites(tmp_path)
+    for path in (root / "north").rglob("*.png"):
+        deep = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16  # 12 bits in 16
+        Image.fromarray(deep).save(path)
+    with pytest.warns(UserWarning, match=r"images of north are nearly black: no value above \d+ of 255"):
+        task_of(root)

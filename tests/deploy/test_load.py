@@ -79,3 +79,25 @@ def test_find_images_sorts_and_leaves_other_files(tmp_path: Path) -> None:
     assert found == sorted(found)
     assert len(found) == 4
     assert find_images([tmp_path, found[0]]) == found
+
+
+def test_saving_replaces_nothing_silently(saved: Path, tmp_path: Path) -> None:
+    model = load_model(saved, "cpu")
+    with pytest.raises(UserError, match="overwrite=True"):
+        model.save(saved)
+    (saved / "prototypes.safetensors").write_bytes(b"another model's")
+    model.save(saved, overwrite=True)
+    assert {path.name for path in saved.iterdir()} == {"model.json", "model.safetensors"}
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="holds other files"):
+        model.save(mine, overwrite=True)
+    assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
+
+
+def test_warnings_of_the_run_are_kept(saved: Path, tmp_path: Path) -> None:
+    model = load_model(saved, "cpu")
+    model.warnings = ("It learned nothing.",)
+    model.save(tmp_path / "again")
+    assert load_model(tmp_path / "again", "cpu").warnings == ("It learned nothing.",)

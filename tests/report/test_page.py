@@ -128,3 +128,14 @@ def test_a_run_that_is_not_finished_has_a_report(runs: Path, tmp_path: Path) -> 
     text = write_report([half], tmp_path / "r.html").read_text()
     assert "not finished" in text
     assert 'id="confusion"' not in text
+
+
+def test_a_run_without_an_epoch_does_not_keep_the_others_out(runs: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(runs / "whole", tmp_path / "runs" / "done")
+    shutil.copytree(runs / "whole", tmp_path / "runs" / "new")
+    (tmp_path / "runs" / "new" / "records.jsonl").unlink()
+    assert [run.folder.name for run in gather([tmp_path / "runs"])[0]] == ["done"]
+    with pytest.raises(UserError, match="no finished epoch"):
+        gather([tmp_path / "runs" / "new"])

@@ -79,16 +79,17 @@ def make_plan(
     methods: Sequence[str],
     seeds: Sequence[int],
     combos: str = "all",
+    without_labels: Sequence[str] = (),
     overrides: dict[str, str] | None = None,
     epochs: dict[str, int] | None = None,
     note: str = "",
     data: str = "",
 ) -> Plan:
     """`run` holds what all jobs share; `epochs` are those of single methods. Order: seed by seed, in each all
-    combinations, in each all methods."""
+    combinations, in each all methods. Domains without labels are unlabeled ones in every combination."""
     if len(domains) < 3:
         raise UserError(f"A bench needs three domains at least (labeled, unlabeled, test); {bench} has {len(domains)}.")
-    chosen = parse_combos(combos, domains)
+    chosen = parse_combos(combos, domains, without_labels)
     values = parse_settings(overrides or {}, methods)
     settings = {method: method_config(method, **preset(run.data, run.model, method) | values) for method in methods}
     for method, count in (epochs or {}).items():
@@ -102,7 +103,8 @@ def make_plan(
                 jobs.append(Job(RunConfig(**vars(run) | one), settings[method]))
     for job in jobs:
         check(job.run, job.settings)
-    return Plan(bench, data or bench, tuple(domains), tuple(jobs), note, values)
+    of_table = tuple(name for name in domains if name not in without_labels)
+    return Plan(bench, data or bench, of_table, tuple(jobs), note, values)
 
 
 def fingerprint(catalog: Catalog) -> str:
@@ -115,9 +117,14 @@ def fingerprint(catalog: Catalog) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
 
 
-def parse_combos(text: str, domains: Sequence[str]) -> list[Combo]:
+def parse_combos(text: str, domains: Sequence[str], without_labels: Sequence[str] = ()) -> list[Combo]:
     """`all`, or `photo:sketch,cartoon:sketch`; in the order of the table, each once."""
-    every = list(permutations(domains, 2))
+    every = list(permutations([name for name in domains if name not in without_labels], 2))
+    if not every:
+        raise UserError(
+            "A bench needs two domains with labels at least, one to learn from and one to measure on. "
+            f"Images without a label are in: {', '.join(without_labels)}"
+        )
     if text.strip() == "all":
         return every
     wanted = set()
@@ -130,6 +137,8 @@ def parse_combos(text: str, domains: Sequence[str]) -> list[Combo]:
                 raise UserError(
                     f"--combos {part!r}: there is no domain {name!r}. The domains are: {', '.join(domains)}"
                 )
+            if name in without_labels:
+                raise UserError(f"--combos {part!r}: {name!r} has images without a label, so it can be unlabeled only.")
         if labeled == test:
             raise UserError(f"--combos {part!r}: the test domain must be another one than the labeled.")
         wanted.add((labeled, test))

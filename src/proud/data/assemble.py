@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,9 @@ def assemble(
     """
     check_numbers(size, val)
     roles = assign_roles(catalog, labeled, unlabeled, test)
+    for name, text in catalog.notices.items():
+        if unlabeled is None or name in (labeled, test, *unlabeled):
+            warnings.warn(text, stacklevel=2)
     everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
     return build_task(catalog, roles, **everything, cache=cache, disk=disk)
 
@@ -98,6 +102,10 @@ def build_task(
     if reader.bad and not skip_bad:
         raise bad_files_error(reader.bad)
     _check_survivors(training_domain, hidden, test)
+    read = {domain.name: domain.images for domain in (training_domain, *([test] if test else []))}
+    for name, seen in (read | {domain.name: domain.images for domain, _ in hidden}).items():
+        if text := nearly_black(name, seen):
+            warnings.warn(text, stacklevel=2)
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
     trained_on = {row.content for row in train}.union(*hidden_ids)
     report = {
@@ -117,6 +125,18 @@ def build_task(
         evaluation=EvaluationData(validation, test, {audit.name: audit for _, audit in hidden}),
         size=size,
         report=report,
+    )
+
+
+def nearly_black(name: str, images: Tensor) -> str:
+    """A sentence about a domain without light, else ''. Greys of 12 bits in files of 16 look so."""
+    some = images[torch.arange(min(len(images), 100)) * len(images) // max(1, min(len(images), 100))]
+    brightest = int(some.max()) if len(some) else 255
+    if not 0 < brightest < 24:
+        return ""
+    return (
+        f"The images of {name} are nearly black: no value above {brightest} of 255. If they are 12-bit greys in 16-bit "
+        "files, stretch them to the whole range first."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from proud.data.walk import IMAGE_SUFFIXES, Walk
 from proud.errors import UserError
 
 SHOWN = 5
+MANY_OTHERS = 10  # files that are no images, in a domain's folder
+BESIDE_IMAGES = frozenset({".txt", ".csv", ".json", ".xml", ".md", ".db", ".html", ".yaml", ".yml", ".ini"})
 
 
 class Entry(NamedTuple):
@@ -59,6 +62,8 @@ class Catalog:
     domains: dict[str, DomainFiles]
     held_out: float | None = None
     ignored_links: tuple[str, ...] = field(default=())
+    notices: dict[str, str] = field(default_factory=dict)
+    """domain → what is odd about its folder, in a sentence"""
 
     def source(self, domain: DomainFiles, entry: Entry) -> Path | np.ndarray:
         """Where to read one image from."""
@@ -77,7 +82,9 @@ def scan_folder(root: Path | str) -> Catalog:
         raise UserError(f"There is no folder {top}. Expected: ROOT/<domain>/<class>/<image files>")
     walk = Walk(top)
     domains: dict[str, DomainFiles] = {}
+    notices: dict[str, str] = {}
     for folder in walk.folders(top):
+        walk.others.clear()
         above = len(str(folder)) - len(folder.name)
         found = [path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder))]
         found.sort()
@@ -85,14 +92,32 @@ def scan_folder(root: Path | str) -> Catalog:
         entries = tuple(map(Entry, found, labels))
         empty = tuple(sorted({sub.name for sub in walk.folders(folder)}.difference(labels)))
         domains[folder.name] = DomainFiles(folder.name, entries, empty)
+        if odd := _odd(folder.name, len(entries), walk.others):
+            notices[folder.name] = odd
     if not any(domain.entries for domain in domains.values()):
         raise UserError(_nothing_found(top, walk))
-    return Catalog(top.name or str(top), top, domains, ignored_links=tuple(sorted(set(walk.ignored_links))))
+    links = tuple(sorted(set(walk.ignored_links)))
+    return Catalog(top.name or str(top), top, domains, ignored_links=links, notices=notices)
+
+
+def _odd(name: str, images: int, others: Counter[str]) -> str:
+    """Images of a kind that is not read must not vanish without a word."""
+    kinds = {suffix: count for suffix, count in others.items() if suffix not in BESIDE_IMAGES}
+    listed = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in sorted(kinds.items())[:5])
+    read = f"read are {' '.join(sorted(IMAGE_SUFFIXES))}"
+    if not images and others and not kinds:
+        return ""  # a folder of notes
+    if not images:
+        return f"{name} holds no images and is left out" + (f" (files: {listed}; {read})" if listed else "")
+    if sum(kinds.values()) < MANY_OTHERS:
+        return ""
+    return f"{name}: not all files are read (not: {listed}; {read})"
 
 
 def _nothing_found(root: Path, walk: Walk) -> str:
     loose = sum(1 for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
     text = f"No images in the domain folders of {root}. Expected: ROOT/<domain>/<class>/<image files>"
+    text += f" ({' '.join(sorted(IMAGE_SUFFIXES))})"
     if loose:
         text += f"; found {loose} images directly in it, outside any domain folder"
     if walk.ignored_links:

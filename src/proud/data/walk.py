@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Walk:
         self.real_root = Path(os.path.realpath(root))
         self.ignored_links: list[str] = []
         self.led_to: dict[Path, int] = {}
+        self.others: Counter[str] = Counter()  # suffixes of files that are no images
 
     def folders(self, folder: Path) -> list[Path]:
         return sorted(Path(entry.path) for entry in self._visible(folder) if is_dir(entry) and self._may_follow(entry))
@@ -55,6 +57,8 @@ class Walk:
                     self._collect(entry.path, found, trail + here, depth + 1)
             elif is_image and self._may_follow(entry):
                 found.append(entry.path)
+            elif not is_image:
+                self.others[Path(name).suffix.lower()] += 1
 
     def _too_many(self, entry: os.DirEntry[str], trail: tuple[Path, ...]) -> bool:
         target = Path(os.path.realpath(entry.path))

@@ -66,4 +66,6 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     if model.trust:
         found = measure(model.trust, logits, domain.labels, arguments.coverage, arguments.risk, arguments.sets)
         trust = found | {"temperature": model.trust.temperature}
-    return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class, "trust": trust}
+    return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class, "trust": trust} | {
+        "trained_on": arguments.domain == model.config.get("labeled") and not arguments.data
+    }

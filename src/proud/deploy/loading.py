@@ -36,6 +36,14 @@ def read_model(folder: Path) -> tuple[Net, ModelSpec, tuple[str, ...], dict[str,
     return net, spec, classes, config
 
 
+def read_warnings(folder: Path) -> tuple[str, ...]:
+    """What the run said of itself when it ended."""
+    told = read_json(folder / "model.json").get("warnings", [])
+    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+        raise UserError(f"{folder} does not hold a model of this program: its warnings are not ours")
+    return tuple(told)
+
+
 def read_spec(given: Any) -> ModelSpec:
     """Only networks that can be made from their name alone: `hf-hub:…` and `local-dir:…` would read something else."""
     numbers = [float(value) for value in (*given["mean"], *given["std"])]

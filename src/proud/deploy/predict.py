@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from proud.data.arrays import channels_last
 from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
 from proud.data.walk import Walk
 from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
-from proud.deploy.loading import read_model
+from proud.deploy.loading import read_model, read_warnings
 from proud.errors import UserError
 from proud.evaluation import forward_all
 from proud.models import ModelSpec, Net
@@ -24,7 +25,10 @@ from proud.training.machine import choose_device
 from proud.training.records import write_table
 from proud.training.run import MODEL_FORMAT
 from proud.trust.calibration import probabilities
+from proud.trust.collapse import FEWEST, NEARLY_ALL
 from proud.trust.fitted import Trust
+
+MODEL_FILES = {"model.safetensors", "model.json", PROTOTYPES}
 
 
 class Model:
@@ -40,10 +44,11 @@ class Model:
         device: torch.device,
         trust: Trust | None = None,
         prototypes: dict[str, Tensor] | None = None,
+        warnings: tuple[str, ...] = (),
     ) -> None:
         self.net = net.to(device).eval()
         self.spec, self.classes, self.config, self.device = spec, classes, config, device
-        self.trust, self.prototypes = trust, prototypes
+        self.trust, self.prototypes, self.warnings = trust, prototypes, warnings
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits [N, K] of stored uint8 images [N, 3, S, S]."""
@@ -70,15 +75,25 @@ class Model:
         sources = find_images(images) if is_files(images) else list(channels_last("images", images))
         return decode_all(sources, stored_side(self.spec.size))[0]
 
-    def save(self, folder: Path | str) -> None:
-        """Write `model.safetensors` and `model.json`, which `proud.load` and `proud predict` read."""
+    def save(self, folder: Path | str, overwrite: bool = False) -> None:
+        """Write `model.safetensors` and `model.json`, which `proud.load` and `proud predict` read.
+
+        A folder that holds a saved model is written anew with `overwrite`; one that holds anything else never is.
+        """
         folder = Path(folder)
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        if there - MODEL_FILES:
+            raise UserError(f"{folder} holds other files: save the model in a folder of its own.")
+        if there and not overwrite:
+            raise UserError(f"{folder} holds a model: choose another folder, or replace it with overwrite=True.")
+        (folder / PROTOTYPES).unlink(missing_ok=True)
         with replacing(folder / "model.safetensors") as part:
             write_tensors(part, self.net.state_dict(), MODEL_FORMAT)
         about = {"classes": list(self.classes), "spec": asdict(self.spec), "config": self.config}
         if self.prototypes:
             with replacing(folder / PROTOTYPES) as part:
                 write_tensors(part, self.prototypes, "proud-prototypes-1")
+        about |= {"warnings": list(self.warnings)} if self.warnings else {}
         trust = {"trust": self.trust.as_json()} if self.trust else {}
         write_json(folder / "model.json", {"format": MODEL_FORMAT} | about | trust)
 
@@ -96,7 +111,15 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
         raise UserError(f"{folder} holds no model.json: {hint}.")
     net, spec, classes, config = read_model(folder)
     trust, prototypes = read_reliability(folder, spec.classes, net.num_features)
-    return Model(net, spec, classes, config, choose_device(device), trust, prototypes)
+    return Model(net, spec, classes, config, choose_device(device), trust, prototypes, read_warnings(folder))
+
+
+def same_answer(rows: list[dict[str, Any]]) -> str:
+    """A sentence if nearly all of many images got one label: at a new site that often means that the model fails."""
+    label, count = Counter(row["label"] for row in rows).most_common(1)[0]
+    if len(rows) < 2 * FEWEST or count < NEARLY_ALL * len(rows):
+        return ""
+    return f"{count} of {len(rows)} images are called {label}: unless that is so, the model is of no use for them."
 
 
 def is_files(images: Any) -> bool:

@@ -34,7 +34,7 @@ def suggest(arguments: LabelNextArguments) -> dict[str, int]:
     if arguments.k < 1:
         raise UserError(f"--k must be at least 1, got {arguments.k}.")
     model = load_model(arguments.run, arguments.device)
-    task = read_task(model, arguments.run, arguments.data, arguments.root)
+    task = read_task(model, arguments.run, arguments.data, arguments.root, arguments.skip_bad)
     rows, counts = [], {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
@@ -48,7 +48,7 @@ def suggest(arguments: LabelNextArguments) -> dict[str, int]:
     return counts
 
 
-def read_task(model: Model, folder: Path, data: str, root: str) -> Task:
+def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool = False) -> Task:
     """The run's own unlabeled images, with the labels that it was given."""
     about = read_run(folder)
     config, domains = about["config"], about["task"]["domains"]
@@ -64,7 +64,7 @@ def read_task(model: Model, folder: Path, data: str, root: str) -> Task:
         size=model.spec.size,
         val=config["val"],
         seed=config["seed"],
-        skip_bad=config["skip_bad"],
+        skip_bad=skip_bad or config["skip_bad"],
         progress=True,
     )
     if task.training.classes != model.classes:

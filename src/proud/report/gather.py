@@ -137,7 +137,9 @@ def runs_in(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir() or (path / "results.jsonl").is_file():
         return []
-    return sorted(child for child in path.iterdir() if (child / "run.json").is_file())
+    runs = sorted(child for child in path.iterdir() if (child / "run.json").is_file())
+    begun = [run for run in runs if (run / "records.jsonl").is_file()]
+    return begun or runs  # one that has not finished an epoch does not keep the others from being shown
 
 
 def checked(folder: Path) -> dict[str, Any]:

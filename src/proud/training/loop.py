@@ -184,9 +184,11 @@ class Loop:
     def _diverged(self, what: str, stage: Stage, epoch: int, step: int) -> NoReturn:
         if not self.writes:
             raise SystemExit(2)  # every process sees it; one tells
+        kept = self.folder / "checkpoints"
+        last = f" The last good checkpoint is kept in {kept}." if kept.is_dir() else ""
         raise UserError(
-            f"{what} in stage {stage.name}, epoch {epoch + 1}, step {step + 1} of {stage.steps}. The last good "
-            f"checkpoint is kept in {self.folder / 'checkpoints'}. A lower --lr usually helps; it needs a new --out."
+            f"{what} in stage {stage.name}, epoch {epoch + 1}, step {step + 1} of {stage.steps}.{last} A lower --lr "
+            f"usually helps; it needs another --out than {self.folder}."
         )
 
     def _domains(self) -> dict[str, dict[str, float]]:

@@ -146,10 +146,9 @@ def _train(
         return {}
     outputs = loop.evaluator.logits(method.network())
     trust = save_trust(folder, loop, records, prototypes, outputs)
-    save_model(folder, method, task, config, trust)
-    result = summary(records) | {"folder": str(folder)}
-    if wrong := collapses(loop, outputs):
-        result["warnings"] = wrong
+    told = {"warnings": wrong} if (wrong := collapses(loop, outputs)) else {}
+    save_model(folder, method, task, config, trust, told)
+    result = summary(records) | {"folder": str(folder)} | told
     write_json(folder / "result.json", result)
     return result
 
@@ -236,12 +235,17 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def save_model(
-    folder: Path, method: Method, task: Task, config: dict[str, Any], trust: dict[str, Any] | None = None
+    folder: Path,
+    method: Method,
+    task: Task,
+    config: dict[str, Any],
+    trust: dict[str, Any] | None = None,
+    more: dict[str, Any] | None = None,
 ) -> None:
     with replacing(folder / "model.safetensors") as part:
         write_tensors(part, method.network().state_dict(), MODEL_FORMAT)
     about = {"format": MODEL_FORMAT, "classes": list(task.training.classes), "spec": asdict(method.context.spec)}
-    write_json(folder / "model.json", about | {"config": config} | ({"trust": trust} if trust else {}))
+    write_json(folder / "model.json", about | {"config": config} | (more or {}) | ({"trust": trust} if trust else {}))
 
 
 __all__ = ["Stopped", "choose_device", "default_folder", "load_task", "read_run", "summary", "train"]

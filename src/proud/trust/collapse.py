@@ -22,8 +22,8 @@ FEWEST_GUESSES = 50  # images below which good answers cannot be told from guess
 def learned_nothing(logits: Tensor, labels: Tensor, name: str) -> str:
     """A sentence if validation images are right no more often than by guessing, else ''.
 
-    Looked at is the share that is right of each class, so that rare classes count: its mean is 1/K for whoever names one
-    class only, and on average for whoever guesses, in any shares.
+    Looked at is the share that is right of each class, so that rare classes count: its mean is 1/K for whoever names
+    one class only, and on average for whoever guesses, in any shares.
     """
     counts = labels.bincount(minlength=logits.shape[1])
     present, count = counts > 0, len(labels)
