@@ -191,3 +191,11 @@ def test_grey_arrays_without_channels_are_images_too() -> None:
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}, method="erm")
     model.fit(labeled=(images[..., 0], labels), unlabeled=[toy_images(1, 4)[0][..., 0]])
     assert model.predict(images[..., 0]).shape == (16,)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("epochs", 2.5), ("epochs", "2"), ("lr", "fast"), ("noisemix", 1)])
+def test_settings_of_another_kind_are_refused(name: str, wrong: object) -> None:
+    images, labels = toy_images(0, 4)
+    model = ProUD(**SHORT | {name: wrong}, method="erm")
+    with pytest.raises(UserError, match=f"--{name} must be of the kind"):
+        model.fit(labeled=(images, labels), unlabeled=[images])

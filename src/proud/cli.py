@@ -253,6 +253,10 @@ def data_command(argv: list[str]) -> int:
     if arguments.action != "check":
         raise UserError(f"proud data knows only `check`, not {arguments.action!r}.")
     if not arguments.root:
+        from proud.data.layouts import BENCHMARKS, find_benchmark
+
+        if find_benchmark(arguments.name) is None:
+            raise UserError(f"`proud data check` is for {', '.join(BENCHMARKS)}; one's own folders need no check.")
         raise UserError(f"Where is {arguments.name} unpacked? Name its folder: --root DIR.")
     from proud import console
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, arg
@@ -117,6 +118,9 @@ LEAST |= dict.fromkeys(("pretrain_epochs", "weight_decay", "alpha", "ema_decay",
 LEAST |= dict.fromkeys(("classifier", "balance", "warp"), 0)
 
 
+KINDS: dict[str, tuple[type, ...]] = {"int": (Integral,), "float": (Real,), "bool": (bool,), "str": (str,)}
+
+
 def check(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
     """Settings that can be refused before any image is read."""
     if not run.labeled:
@@ -131,6 +135,9 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
         at_least(1, eval_every=options.eval_every)
     for field in fields(method):
         value = getattr(method, field.name)
+        kinds = KINDS.get(str(field.type))
+        if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and field.type != "bool")):
+            raise UserError(f"{flag(field.name)} must be of the kind {field.type}, got {value!r}.")
         if field.name in LEAST:
             at_least(LEAST[field.name], **{field.name: value})
         positive = field.name.startswith(("tau_", "lr", "mixup", "pml_tau", "spread")) and not isinstance(value, bool)

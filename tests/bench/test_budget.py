@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proud.bench.budget import build, epochs_within, equal_epochs, images_per_batch_image, total_images
+from proud.errors import UserError
 
 SHAPE = {"labeled": 64, "unlabeled": (64, 64), "classes": 2}
 SETTINGS = {"batch_size": 8, "pretrain_epochs": 3}
@@ -48,3 +49,10 @@ def test_no_method_spends_more_and_one_epoch_more_would(method: str) -> None:
     epochs = epochs_within(SHAPE, method, SETTINGS, budget)
     per_image, made = images_per_batch_image(method, SETTINGS), build(SHAPE, method, SETTINGS)
     assert total_images(made, per_image, epochs) <= budget < total_images(made, per_image, epochs + 1)
+
+
+def test_a_budget_below_the_pretraining_is_refused() -> None:
+    shape = {"labeled": 64, "unlabeled": (64, 64), "classes": 2}
+    settings = {"batch_size": 16, "pretrain_epochs": 20}
+    with pytest.raises(UserError, match="too small for 'l2d'"):
+        equal_epochs(shape, ["l2d"], settings, 1)

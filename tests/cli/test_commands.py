@@ -303,3 +303,10 @@ def test_label_next_can_leave_out_what_cannot_be_read(data: Path, trained: Path,
     with pytest.raises(UserError, match="--skip-bad"):
         cli.run(told)
     assert cli.run([*told, "--skip-bad"]) == 0
+
+
+def test_data_check_is_for_benchmarks(data: Path) -> None:
+    with pytest.raises(UserError, match="own folders need no check"):
+        cli.run(["data", "check", str(data)])
+    with pytest.raises(UserError, match="Where is pacs unpacked"):
+        cli.run(["data", "check", "pacs"])

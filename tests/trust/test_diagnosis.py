@@ -106,3 +106,8 @@ def test_a_run_leaves_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
     first = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     main = [row["domains"]["hidden 1"] for row in first if "domains" in row]
     assert ["stability" in row for row in main] == [False, True, True]
+
+
+def test_one_epoch_says_nothing_about_staying() -> None:
+    (site,) = diagnose([{"domains": {"north": {"class_shift": 0.0, "agreement": 1.0}}}])
+    assert site.verdict == "sound" and "whether they stay is not known" in site.text

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from proud.errors import UserError
 from proud.made_up import made_up_task
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
@@ -67,9 +68,11 @@ def total_images(method: Method, per_image: dict[str, float], epochs: int) -> fl
 
 
 def epochs_within(shape: dict[str, Any], name: str, settings: dict[str, Any], budget: float) -> int:
-    """The most epochs whose images stay within the budget; one at least."""
+    """The most epochs whose images stay within the budget."""
     per_image = images_per_batch_image(name, settings)
     method = build(shape, name, settings)
+    if total_images(method, per_image, 1) > budget:
+        raise UserError(f"--equal-budget is too small for {name!r}: its pretraining and one epoch alone cost more.")
     low, high = 1, 2
     while total_images(method, per_image, high) <= budget:
         low, high = high, 2 * high

@@ -122,7 +122,8 @@ def _text(name: str, verdict: str, signals: dict[str, float], images: int, limit
         seen.append(f"the class mix differs from the labeled domain's by {100 * signals['class_shift']:.0f} %")
     uncertain = f"{100 * signals['uncertain']:.0f} % uncertain" if "uncertain" in signals else ""
     if verdict == "sound":
-        return f"{name}: pseudo-labels stable" + (f", {uncertain}" if uncertain else "")
+        steady = "stable" if "stability" in signals else "look sound (one epoch: whether they stay is not known)"
+        return f"{name}: pseudo-labels {steady}" + (f", {uncertain}" if uncertain else "")
     look = f"; look at these {images} images" if images else ""
     words = {"doubtful": "doubtful", "harmful": "likely harmful"}[verdict]
     return f"{name}: {words}{look} ({'; '.join([*seen, *([uncertain] if uncertain else [])])})"
