@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from proud.bench.results import read_rows
+from proud.report.tables import write_tables
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -14,3 +19,12 @@ def test_tables_are_up_to_date() -> None:
         [sys.executable, "benchmarks/docs_tables.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("bench", ["pacs", "digits-dg"])
+def test_tables_beside_the_results_are_up_to_date(bench: str, tmp_path: Path) -> None:
+    """What `proud bench NAME --table-only --results …` writes."""
+    there = ROOT / "benchmarks" / "results"
+    write_tables(bench, read_rows(there / f"{bench}.jsonl"), tmp_path / bench)
+    for path in sorted(tmp_path.iterdir()):
+        assert (there / path.name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8"), path.name
