@@ -6,37 +6,20 @@ is typed by hand. With --check nothing is written, and a block that is out of da
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from explore_tables import explored, explored_baselines, labelers, line_drawings
 from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
+from table_text import ROOT, read, source, table
 from trust_tables import diagnosis_table, label_next_table, trust_table
 
 from proud.report.formats import markdown
 from proud.report.tables import make_tables
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def read(name: str) -> Any:
-    path = RESULTS / name
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
-def source(name: str, result: dict[str, Any]) -> str:
-    return f"\n`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
 
 
 def mark(value: float, bar: float, stretch: float | None) -> str:
@@ -193,94 +176,6 @@ def bars() -> str:
         ["the six cells where SYN is only unlabeled (stretch)", f"{sum(six) / len(six):.1f}", "≥ 71.9", "–"],
     ]
     return table(["measure", "measured", "bar", ""], rows)
-
-
-def explored(data: str) -> str:
-    """Variants on the development cells: test accuracy over the main phase."""
-    rows = []
-    for run in read(f"explore/{data}.jsonl"):
-        variant = run["variant"]
-        settings = ", ".join(f"{key} {value}" for key, value in variant.items() if key not in ("name", "method"))
-        trail = " → ".join(f"{point['test_accuracy']:.1f} ({point['epoch']})" for point in run["trail"])
-        last = run["trail"][-1]
-        labels = ", ".join(
-            f"{name} {domain['pseudo']:.0f} / {domain['classifier']:.0f}"
-            for name, domain in last.items()
-            if isinstance(domain, dict) and "pseudo" in domain
-        )
-        rows.append([run["cell"], variant["method"], settings or "–", trail, labels, run["commit"][:7]])
-    header = [
-        "cell",
-        "method",
-        "settings",
-        "test accuracy (epoch)",
-        "pseudo-labels / classifier at the end, %",
-        "commit",
-    ]
-    return (
-        table(header, rows) + f"\n`benchmarks/results/explore/{data}.jsonl`, made by `benchmarks/explore.py`; seed 7.\n"
-    )
-
-
-def explored_baselines() -> str:
-    """Settings of other methods on the development cells: what they end at, and which class they name most."""
-    rows = []
-    for run in read("explore/baselines.jsonl"):
-        variant, last = run["variant"], run["trail"][-1]
-        settings = ", ".join(f"{key} {value}" for key, value in variant.items() if key not in ("name", "method"))
-        most = ", ".join(f"{name} {100 * domain['largest']:.0f}" for name, domain in domains_of(last).items())
-        start = run["trail"][0]
-        values = [f"{start[key]:.1f} → {last[key]:.1f}" for key in ("val_accuracy", "test_accuracy")]
-        made = f"{run['device'].partition(':')[0]}, {run['commit'][:7]}"
-        rows.append([run["cell"], variant["method"], settings or "–", str(last["epoch"]), *values, most, made])
-    header = ["cell", "method", "settings", "main epochs", "source validation, %", "unseen, %"]
-    header += ["commonest answer on unlabeled domains, % of images", "device, commit"]
-    told = "`benchmarks/results/explore/baselines.jsonl`, made by `benchmarks/explore.py`; seed 7"
-    return table(header, rows) + f"\n{told}; from the end of pretraining to the end of the run.\n"
-
-
-def domains_of(point: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: value for name, value in point.items() if isinstance(value, dict) and "classifier" in value}
-
-
-def labelers() -> str:
-    """Ways to pseudo-label right after pretraining."""
-    found = read("explore/labelers.json")
-    names = ("center", "temperature", "classifier", "balance")
-    rows = [
-        [
-            f"{row['cell']} {row['domain']}",
-            row["statistics"],
-            f"{row['classifier_alone']:.1f}",
-            *(("yes" if row[name] else "–") if name == "center" else f"{row[name]:g}" for name in names),
-            f"{row['right']:.1f}",
-            f"{row['certain']:.1f}",
-            f"{row['certain_right']:.1f}" if "certain_right" in row else "–",
-        ]
-        for row in found["rows"]
-    ]
-    header = [
-        "cell, domain",
-        "batch norm",
-        "classifier alone, % right",
-        "centred",
-        "temperature ×",
-        "weight of classifier",
-    ]
-    header += ["balance", "right, %", "certain, %", "right of these, %"]
-    made = f"\nFeatures kept by `benchmarks/explore.py --dump` at commit {found['features_from_commit']}.\n"
-    return table(header, rows) + made + source("explore/labelers.json", found)
-
-
-def line_drawings() -> str:
-    """A linear classifier on ImageNet features: images as they are, as line drawings, both."""
-    found = read("explore/line_drawings.json")
-    rows = []
-    for row in found["rows"]:
-        domains = [f"{name} {value:.1f}" for name, value in row.items() if isinstance(value, float)]
-        rows.append([row["cell"], row["learned from"], domains[0], ", ".join(domains[1:])])
-    header = ["cell", "learned from", "unseen, %", "unlabeled, %"]
-    return table(header, rows) + source("explore/line_drawings.json", found)
 
 
 def precision() -> str:

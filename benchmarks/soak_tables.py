@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    return "".join("| " + " | ".join(line) + " |\n" for line in (header, ["---"] * len(header), *rows))
+from table_text import table
 
 
 def source(part: dict[str, Any]) -> str:
@@ -25,7 +23,7 @@ def faults_table(result: dict[str, Any]) -> str:
     rows = [[cell(row["fault"]), "yes" if row["survived"] else "**no**", cell(row["said"])] for row in part["result"]]
     survived = sum(row["survived"] for row in part["result"])
     total = f"\n{len(rows)} faults tried, {survived} survived. `benchmarks/results/soak.json` · {source(part)}"
-    return markdown(["fault", "survived", "what the program said"], rows) + total
+    return table(["fault", "survived", "what the program said"], rows) + total
 
 
 KILLS: dict[str, list[tuple[str, str, str]]] = {  # part → what, key of the kills, key of what ended differently
@@ -47,7 +45,7 @@ def kills_table(result: dict[str, Any]) -> str:
         found = part["result"]
         rows += [[what.format(**found), f"{found[kills]}", f"{found[bad]}"] for what, kills, bad in KILLS[name]]
     lines = "".join(f"\n{source(part)}" for part in parts.values())
-    return markdown(["what", "kills", "runs or jobs that ended differently"], rows) + lines
+    return table(["what", "kills", "runs or jobs that ended differently"], rows) + lines
 
 
 def fuzz_table(result: dict[str, Any]) -> str:
@@ -57,7 +55,7 @@ def fuzz_table(result: dict[str, Any]) -> str:
         for kind, row in part["result"].items()
     ]
     header = ["mutated", "cases", "refused in one line", "used", "slowest case, s"]
-    return markdown(header, rows) + f"\nNeither crash nor hang nor code run nor write elsewhere. {source(part)}"
+    return table(header, rows) + f"\nNeither crash nor hang nor code run nor write elsewhere. {source(part)}"
 
 
 def sizes_table(result: dict[str, Any], small: Any) -> str:
@@ -80,7 +78,7 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
         ["nor what was made by hand", "test_hostile.py", "all cases", "as in CI"],
     ]
     cells = [[*row[:3], f"{row[3]:,}" if isinstance(row[3], int) else row[3]] for row in rows]
-    return markdown(["promise", "test", "in CI", "`make soak`"], cells)
+    return table(["promise", "test", "in CI", "`make soak`"], cells)
 
 
 def ranks_table(result: dict[str, Any]) -> str:
@@ -96,7 +94,7 @@ def ranks_table(result: dict[str, Any]) -> str:
             rows.append([f"{processes}", precision, f"{loss:.0e}", f"{weight:.0e}", f"{other} of {labels}"])
     header = ["processes", "precision", "losses differ by", "weights differ by", "pseudo-labels that differ"]
     about = f"`benchmarks/results/ranks.json` · `{result['command']}` · commit {result['commit']} · {result['device']}"
-    return markdown(header, rows) + f"\n{about}, torch {result['versions']['torch']}\n"
+    return table(header, rows) + f"\n{about}, torch {result['versions']['torch']}\n"
 
 
 def large_data_table(result: dict[str, Any]) -> str:
@@ -124,7 +122,7 @@ def large_data_table(result: dict[str, Any]) -> str:
         f"{settings['model']}, {settings['size']} px, {settings['views']} view, batch {settings['batch']}, one thread"
     )
     versions = result["versions"]
-    return markdown(header, rows) + (
+    return table(header, rows) + (
         f"\n{about}. `benchmarks/results/large_data.json` · `{result['command']}` · commit {result['commit']} · "
         f"{result['device']}, Python {versions['python']}, torch {versions['torch']}\n"
     )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    return "".join("| " + " | ".join(line) + " |\n" for line in (header, ["---"] * len(header), *rows))
+from table_text import table
 
 
 def source(name: str, result: dict[str, Any]) -> str:
@@ -55,7 +53,7 @@ def trust_table(result: dict[str, Any], name: str) -> str:
     rows = [
         cells(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]) for row in result["rows"]
     ]
-    return markdown(header, [*rows, cells("**mean**", result["rows"])]) + source(name, result)
+    return table(header, [*rows, cells("**mean**", result["rows"])]) + source(name, result)
 
 
 def diagnosis_table(result: dict[str, Any]) -> str:
@@ -81,9 +79,9 @@ def diagnosis_table(result: dict[str, Any]) -> str:
         ]
         for row in sorted(result["sites"], key=lambda row: -row["score"])
     ]
-    every = markdown(["labeled → unseen", "run", "site", "score", "verdict", "pseudo-labels right, %"], sites)
+    every = table(["labeled → unseen", "run", "site", "score", "verdict", "pseudo-labels right, %"], sites)
     folded = f"\n<details><summary>All {len(sites)} sites</summary>\n\n{every}\n</details>\n"
-    return markdown(header, rows) + folded + source("diagnosis.json", result)
+    return table(header, rows) + folded + source("diagnosis.json", result)
 
 
 def label_next_table(result: dict[str, Any]) -> str:
@@ -101,4 +99,4 @@ def label_next_table(result: dict[str, Any]) -> str:
         "pseudo-labels, %",
         "test, %",
     ]
-    return markdown(header, rows) + source("label_next.json", result)
+    return table(header, rows) + source("label_next.json", result)

@@ -1,0 +1,25 @@
+"""What all tables of the docs are made with: results files in, Markdown out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def read(name: str) -> Any:
+    path = RESULTS / name
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def source(name: str, result: dict[str, Any]) -> str:
+    return f"\n`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
