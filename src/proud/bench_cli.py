@@ -116,8 +116,9 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
     from proud.config import Options
 
     catalog, plan = prepare(arguments)
-    for text in catalog.notices.values():
-        console.print(text, markup=False)
+    for name, text in catalog.notices.items():
+        if not catalog.domains[name].entries:  # the others are told of when they are read
+            console.print(text, markup=False)
     if (hidden := without_labels(catalog)) and not arguments.quiet:
         console.print(f"Unlabeled in every combination, for there are no labels: {', '.join(hidden)}", markup=False)
     folder = out_folder(arguments)

@@ -14,9 +14,10 @@ from proud import ProUD
 from proud.bench.results import read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.console import show_result
+from proud.data.store import evenly
 from proud.report.page import write_report
 from proud.training.files import read_json
-from proud.trust.collapse import LOOKED_AT, evenly, learned_nothing, one_class
+from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
 from toy import SIDE, toy_images, write_folders
 
 LABELS = torch.arange(100) % 4
@@ -68,7 +69,7 @@ def test_one_class_for_a_whole_site() -> None:
 
 @pytest.mark.parametrize("count", [1, LOOKED_AT, LOOKED_AT + 1, 10 * LOOKED_AT])
 def test_enough_rows_are_looked_at(count: int) -> None:
-    rows = evenly(count)
+    rows = evenly(count, LOOKED_AT)
     assert len(rows) == min(count, LOOKED_AT)
     assert rows.unique().equal(rows) and rows.max() < count
 

@@ -18,7 +18,7 @@ from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.roles import Roles, assign_roles, where
 from proud.data.states import Asked
-from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
+from proud.data.store import BadFile, bad_files_error, decode_all, evenly, hash_all, stored_side
 from proud.errors import UserError
 
 VALIDATION_STREAM = 0x76616C
@@ -130,7 +130,7 @@ def build_task(
 
 def nearly_black(name: str, images: Tensor) -> str:
     """A sentence about a domain without light, else ''. Greys of 12 bits in files of 16 look so."""
-    some = images[torch.arange(min(len(images), 100)) * len(images) // max(1, min(len(images), 100))]
+    some = images[evenly(len(images), 100)]
     brightest = int(some.max()) if len(some) else 255
     if not 0 < brightest < 24:
         return ""

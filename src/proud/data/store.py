@@ -106,6 +106,12 @@ def decode_all(
     return images[: len(kept)], kept, bad
 
 
+def evenly(count: int, most: int) -> Tensor:
+    """`most` of `count` rows, spread over all of them; or all rows."""
+    some = min(count, most)
+    return torch.arange(some) * count // max(some, 1)
+
+
 def bad_files_error(bad: Sequence[BadFile]) -> UserError:
     lines = [f"  {file.path}: {file.reason}" for file in bad[:NAMED_BAD_FILES]]
     if len(bad) > NAMED_BAD_FILES:

@@ -9,9 +9,10 @@ import torch
 from torch.nn.functional import normalize
 
 from proud import ops
+from proud.data.store import evenly
 from proud.evaluation import forward_all
 from proud.training.files import replacing, write_json, write_tensors
-from proud.trust.collapse import evenly, learned_nothing, one_class
+from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
 
@@ -55,7 +56,7 @@ def collapses(loop: Loop, outputs: Outputs) -> list[str]:
     context, net = method.context, method.network()
     found = [learned_nothing(*outputs["val"], training.labeled.name)] if "val" in outputs else []
     for domain in training.unlabeled:
-        some = domain.images[evenly(len(domain.images))]
+        some = domain.images[evenly(len(domain.images), LOOKED_AT)]
         _, logits = forward_all(net, some, context.spec, context.device, context.precision)
         found.append(one_class(logits.cpu(), training.labeled.labels, training.classes, domain.name))
     return [text for text in found if text]

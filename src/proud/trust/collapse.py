@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proud.lazy import torch
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -59,9 +57,3 @@ def one_class(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: s
         f"{100 * share:.0f} % of the images of {name} are called {classes[int(largest)]}, which {100 * usual:.0f} % of "
         f"the labeled ones are: unless that is so, the network is of no use there."
     )
-
-
-def evenly(count: int) -> Tensor:
-    """Rows of LOOKED_AT of `count` images, spread over all of them; or all rows."""
-    some = min(count, LOOKED_AT)
-    return torch.arange(some) * count // max(some, 1)
