@@ -160,14 +160,21 @@ def footer(
         made = {name: sorted({str(row.get(name)) for row in own}) for name in ("commit", "device")}
         hours = sum(row["seconds"] for row in own) / 3600
         lines.append(
-            f"{method}: runs per seed {runs}; commit {', '.join(made['commit'])}; {', '.join(made['device'])}; "
-            f"{hours:.2f} h of wall time."
+            f"{method}: runs per seed {runs}; {epochs(own)}; commit {', '.join(made['commit'])}; "
+            f"{', '.join(made['device'])}; {hours:.2f} h of wall time."
         )
         if wrong := sum(bool(row.get("warnings")) for row in own):
             lines[-1] += (
                 f" {wrong} of {len(own)} runs ended with a warning: nothing learned, or one class for all of a site."
             )
     return tuple(lines)
+
+
+def epochs(rows: Sequence[Row]) -> str:
+    """How long runs trained: pretraining, then the main stage."""
+    settings = [row["config"].get("method_config", {}) for row in rows]
+    both = sorted({f"{each.get('pretrain_epochs', '?')} + {each.get('epochs', '?')}" for each in settings})
+    return " or ".join(both) + " epochs"
 
 
 # ---- ablation
