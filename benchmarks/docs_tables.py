@@ -151,8 +151,7 @@ def bars() -> str:
     """What the tables were asked to show, and what they do."""
     (pacs, ablation), (digits,) = (make_tables(bench, read(f"{bench}.jsonl")) for bench in ("pacs", "digits-dg"))
     parts = {
-        name: next(line.summary for line in ablation.lines if line.label == f"{name} Diff. (ours)")
-        for name in ABLATION
+        name: next(line.summary for line in ablation.lines if line.label == f"{name} Diff. (ours)") for name in ABLATION
     }
     changes = {name: summary.average_over(ABLATION_CELLS) or 0 for name, summary in parts.items()}
     plus, floor = (
