@@ -33,7 +33,7 @@ class BenchArguments:
     """digits-dg, pacs, office-home, embedded, or a folder or CSV of your own"""
     root: Annotated[str, arg(metavar="DIR", help_behavior_hint="(default: none)")] = ""
     """where a named benchmark is unpacked"""
-    methods: Annotated[str, arg(metavar="NAME,NAME")] = "proud,erm,erm-noisemix"
+    methods: Annotated[str, arg(metavar="NAME,NAME")] = "proud,proud-plus,erm,erm-noisemix"
     """methods, the innermost order of the queue"""
     seeds: Annotated[str, arg(metavar="INT,INT")] = "2022,2023,2024"
     """seeds, the outermost order: all combinations of the first come first"""
@@ -48,7 +48,7 @@ class BenchArguments:
     pretrain_epochs: Annotated[int, arg(help_behavior_hint="(default: the preset's)")] = -1
     """epochs over the labeled domain alone"""
     equal_budget: Annotated[int, arg(help_behavior_hint="(default: off)")] = 0
-    """give every method the images, forward and backward, that so many main epochs of ProUD would cost"""
+    """give every method as many images, forward and backward, as ProUD's pretraining and so many main epochs take"""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY=VALUE")] = ()
     """any other setting of the methods, as in --set alpha=1.0"""
     model: str = "auto"

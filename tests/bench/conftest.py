@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,18 @@ def arguments(tiny: Path, tmp_path: Path) -> Callable[..., BenchArguments]:
         return BenchArguments(**usual | changes)
 
     return make
+
+
+@pytest.fixture
+def start_worker() -> Callable[[BenchArguments], subprocess.Popen[str]]:
+    """A bench in a process of its own, which may be killed."""
+
+    def start(arguments: BenchArguments) -> subprocess.Popen[str]:
+        code = (
+            "import sys; from pathlib import Path, PosixPath; from proud.bench_cli import *; "
+            f"sys.exit(bench({arguments!r}))"
+        )
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen([sys.executable, "-c", code], **pipes)
+
+    return start

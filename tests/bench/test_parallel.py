@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from proud.bench.claims import claim
 from proud.bench.parallel import work_side_by_side
 from proud.bench.results import read_rows
 from proud.bench_cli import BenchArguments, bench, out_folder, prepare
@@ -18,6 +22,7 @@ from proud.config import Options
 from proud.errors import UserError
 
 Make = Callable[..., BenchArguments]
+Start = Callable[[BenchArguments], subprocess.Popen[str]]
 
 
 def weights(folder: Path) -> dict[str, dict[str, torch.Tensor]]:
@@ -39,6 +44,39 @@ def test_a_process_that_dies_is_told(arguments: Make, tmp_path: Path) -> None:
     broken: Any = BreaksWhenUnpacked()
     with pytest.raises(UserError, match=r"2 of the processes ended unexpectedly \(exit code 3\)"):
         work_side_by_side(2, plan, tmp_path / "bench", broken, Options(device="cpu"), Silent(), lambda: False)
+
+
+def test_processes_end_when_the_command_is_killed(arguments: Make, start_worker: Start, tmp_path: Path) -> None:
+    given = arguments(methods="proud", out=str(tmp_path / "bench"), parallel=2, threads=1, epochs=2000)
+    doomed = start_worker(given)
+    folder = tmp_path / "bench"
+    try:
+        wait_until(lambda: len(busy(folder)) == 2)
+        doomed.send_signal(signal.SIGKILL)
+        doomed.wait()
+    finally:
+        doomed.kill()
+    wait_until(lambda: not busy(folder))
+    assert not (folder / "results.jsonl").exists() or not read_rows(folder / "results.jsonl")
+
+
+def busy(folder: Path) -> list[Path]:
+    """Jobs that some process is training on right now."""
+    held = []
+    for lock in folder.glob("locks/*.lock"):
+        records = folder / "runs" / lock.stem / "records.jsonl"
+        with claim(lock) as free:
+            if not free and records.exists() and records.stat().st_size:
+                held.append(lock)
+    return held
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(900):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
 
 
 class BreaksWhenUnpacked:

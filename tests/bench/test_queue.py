@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from proud.errors import UserError
 from proud.training.loop import Progress
 
 Make = Callable[..., BenchArguments]
+Start = Callable[[BenchArguments], subprocess.Popen[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -285,15 +285,7 @@ def test_tasks_from_the_cache_are_those_made_afresh(arguments: Make) -> None:
                 assert one.ids == two.ids and torch.equal(one.images, two.images)
 
 
-def start_worker(arguments: BenchArguments) -> subprocess.Popen[str]:
-    code = (
-        "import sys; from pathlib import Path, PosixPath; from proud.bench_cli import *; "
-        f"sys.exit(bench({arguments!r}))"
-    )
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def test_two_workers_share_a_folder_and_one_is_killed(arguments: Make) -> None:
+def test_two_workers_share_a_folder_and_one_is_killed(arguments: Make, start_worker: Start) -> None:
     shared = arguments(combos="one:two,one:three,two:one,two:three,three:one,four:one", epochs=25, quiet=False)
     folder = out_folder(shared)
     doomed, other = start_worker(shared), start_worker(shared)

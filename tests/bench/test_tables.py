@@ -15,6 +15,7 @@ from proud.bench.results import FORMAT, Row, portable, read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.config import RunConfig
 from proud.errors import UserError
+from proud.report.formats import markdown
 from proud.report.published import PUBLISHED
 from proud.report.tables import make_tables, write_tables
 
@@ -100,6 +101,25 @@ def test_ablation() -> None:
         "w/o UDMix, mean over P•/C*, P•/S*, S•/P*: ours -9.0, published -11.0." in text for text in ablation.footer
     )
     assert any("w/o PML" in text and "ours -4.0, published -5.5" in text for text in ablation.footer)
+
+
+def test_ablated_runs_are_compared_with_runs_of_the_same_seed() -> None:
+    combos = "photo:cartoon,sketch:photo"
+    height = {2022: 60, 2023: 80}
+    whole = rows_for("pacs", ["proud"], lambda m, i, s: height[s] + 10 * (i > 1), combos=combos, seeds=(2022, 2023))
+    part = rows_for("pacs", ["proud-no-pml"], lambda m, i, s: height[s] - 5 + 4 * (i > 1), combos=combos, seeds=(2022,))
+    _, ablation = make_tables("pacs", whole + part)
+    line = ablation.lines[-1]
+    assert line.label == "proud-no-pml Diff. (ours)" and line.average == pytest.approx(-8)
+    spread = pstdev([55, 59]) - pstdev([60, 70])
+    assert line.std == pytest.approx(spread) and spread < 0
+    assert f"| {spread:+.1f} |" in markdown(ablation)
+
+
+def test_one_combination_has_no_spread() -> None:
+    rows = rows_for("pacs", ["erm"], lambda m, i, s: 50.0, combos="photo:sketch")
+    (table,) = make_tables("pacs", rows)
+    assert table.lines[-1].std is None
 
 
 def test_settings_are_not_mixed_and_repeated_lines_count_once() -> None:

@@ -199,6 +199,35 @@ def test_check_without_lists_or_domains(tmp_path: Path) -> None:
         check("pacs", tmp_path / "nowhere")
 
 
+def test_check_looks_for_the_images_that_lists_name(tmp_path: Path) -> None:
+    pacs_tree(tmp_path)
+    at = tmp_path / "images" / "photo" / "dog" / "pic_001.jpg"
+    at.rename(at.with_name("other.jpg"))
+    with pytest.raises(UserError, match=r"1 images .*: photo/dog/pic_001.jpg\..*data check pacs"):
+        catalog_for("pacs", tmp_path)
+    rows = {row.domain: row for row in check("pacs", tmp_path).rows}
+    assert rows["photo train"].status == "1 that the list names are not there"
+    assert (rows["photo train"].found, rows["photo"].found) == (17, 20)
+
+
+def test_check_with_lists_of_some_domains_says_what_training_would(tmp_path: Path) -> None:
+    pacs_tree(tmp_path)
+    for path in tmp_path.rglob("sketch_*_kfold.txt"):
+        path.unlink()
+    with pytest.raises(UserError, match="no train/val split for sketch"):
+        catalog_for("pacs", tmp_path)
+    advice = check("pacs", tmp_path).advice
+    assert "there is none of sketch." in advice and "rule of our own" not in advice
+
+
+def test_lists_cannot_name_files_elsewhere(tmp_path: Path) -> None:
+    pacs_tree(tmp_path)
+    at = next(tmp_path.rglob("photo_train_kfold.txt"))
+    at.write_text("photo/../secret.jpg 1\n")
+    with pytest.raises(UserError, match="expected lines like"):
+        catalog_for("pacs", tmp_path)
+
+
 def test_check_of_a_domain_too_full(tmp_path: Path) -> None:
     digits_tree(tmp_path)
     rows = {row.domain: row for row in check("digits-dg", tmp_path).rows}
@@ -224,5 +253,6 @@ def test_real_pacs_lists(tmp_path: Path) -> None:
         file.extractall(tmp_path, filter="data")
     for domain in PACS:
         (tmp_path / "pacs" / "images" / domain).mkdir(parents=True)
-    rows = {row.domain: row.status for row in check("pacs", tmp_path).rows}
-    assert {rows[f"{domain} {split}"] for domain in PACS for split in ("train", "val")} == {"ok"}
+    rows = {row.domain: row for row in check("pacs", tmp_path).rows}
+    for row in (rows[f"{domain} {split}"] for domain in PACS for split in ("train", "val")):
+        assert row.status == f"{row.expected} that the list names are not there"

@@ -43,6 +43,10 @@ def test_clean_samples_are_those_both_networks_agree_on_most_surely() -> None:
     ]
     agreed = [0, 1, 2, 3, 5]
     assert order.tolist() == [*sorted(agreed, key=lambda n: surprise[n]), 4]
+    # a small loss does not make up for disagreeing: the second row's is the larger one
+    first, second = torch.tensor([[0.1, 0], [0, -3.0]]), torch.tensor([[0, 0.1], [-1.0, -1.5]])
+    order, _, count = clean_first(first, second, 1.0)
+    assert order.tolist() == [1, 0] and count == 1
 
 
 def test_information_maximization_by_hand() -> None:

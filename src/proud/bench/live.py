@@ -14,7 +14,7 @@ from rich.text import Text
 
 from proud.bench.plan import DEVELOPMENT, Job, Key, Plan
 from proud.bench.results import Row
-from proud.bench.scores import Summary, summarize
+from proud.bench.scores import Summary, scores_of, summarize
 from proud.errors import UserError
 from proud.training.loop import Progress
 
@@ -86,7 +86,9 @@ class BenchView:
         for method in self.methods:
             table.add_column(escape(method), justify="right")
         development = DEVELOPMENT.get(self.plan.bench, frozenset())
-        summaries = {method: summarize(self.done, method, self.combos, development) for method in self.methods}
+        summaries = {
+            method: summarize(scores_of(self.done, method), self.combos, development) for method in self.methods
+        }
         for place, (labeled, test) in enumerate(self.combos):
             mark = " †" if (labeled, test) in development else ""
             cells = (self.cell(summaries[method], place, (method, labeled, test)) for method in self.methods)

@@ -127,7 +127,12 @@ class _Together:
 def _work(
     number: int, plan: Plan, folder: Path, catalog: Catalog, options: Options, stop: Event, messages: Queue[Any]
 ) -> None:
+    parent = multiprocessing.parent_process()
+
+    def over() -> bool:
+        return stop.is_set() or (parent is not None and not parent.is_alive())  # killed: nobody listens any more
+
     try:
-        work(plan, folder, Tasks(catalog, progress=False), options, Reporter(messages, number), stop.is_set)
+        work(plan, folder, Tasks(catalog, progress=False), options, Reporter(messages, number), over)
     except UserError as error:
         messages.put(("fatal", number, error))

@@ -41,8 +41,8 @@ class Summary:
 
     @property
     def std(self) -> float | None:
-        """Over combinations, of the population (ddof 0), as in the paper."""
-        return pstdev(self.present.values()) if self.present else None
+        """Over combinations, of the population (ddof 0), as in the paper; of one there is none."""
+        return pstdev(self.present.values()) if len(self.present) > 1 else None
 
     @property
     def average_elsewhere(self) -> float | None:
@@ -62,17 +62,32 @@ class Summary:
         return fmean(self.present[combo] for combo in wanted)
 
 
-def summarize(
-    rows: Iterable[Row], method: str, combos: Sequence[Combo], development: frozenset[Combo] = frozenset()
-) -> Summary:
-    """A run's score is its mean over the last five epochs; a cell's is the mean over seeds."""
-    found: dict[Combo, dict[int, float]] = {}
+Scores = dict[Combo, dict[int, float]]
+"""Accuracy in percent by combination and seed."""
+
+
+def scores_of(rows: Iterable[Row], method: str) -> Scores:
+    """A run's score is its mean over the last five epochs."""
+    found: Scores = {}
     for row in rows:
         if row["method"] == method:
             found.setdefault((row["labeled"], row["test"]), {})[row["seed"]] = 100 * row["test_accuracy"]
+    return found
+
+
+def paired(first: Scores, second: Scores) -> tuple[Scores, Scores, Scores]:
+    """Both, where combination and seed have both, and the first minus the second there."""
+    seeds = {combo: sorted(first[combo].keys() & second[combo].keys()) for combo in first.keys() & second.keys()}
+    same = {combo: each for combo, each in seeds.items() if each}
+    a, b = ({combo: {seed: of[combo][seed] for seed in each} for combo, each in same.items()} for of in (first, second))
+    return a, b, {combo: {seed: a[combo][seed] - b[combo][seed] for seed in each} for combo, each in same.items()}
+
+
+def summarize(scores: Scores, combos: Sequence[Combo], development: frozenset[Combo] = frozenset()) -> Summary:
+    """A cell is the mean over seeds."""
     cells: list[Cell | None] = []
     for combo in combos:
-        values = found.get(combo)
+        values = scores.get(combo)
         if not values:
             cells.append(None)
             continue

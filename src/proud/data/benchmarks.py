@@ -12,7 +12,7 @@ from proud.data.layouts import (
     Benchmark,
     find_benchmark,
     find_split_lists,
-    list_lines,
+    listed_images,
     locate,
     read_domain,
     read_split_lists,
@@ -109,7 +109,8 @@ def check(name: str, root: Path | str) -> CheckResult:
         files = read_domain(domain, folders[domain], walk)
         rows.append(_total_row(benchmark, domain, files, top))
         if len(counts) == 2:
-            rows += _split_rows(domain, files, lists.get(domain), counts)
+            listed = {split: listed_images(domain, folders[domain], at) for split, at in lists.get(domain, {}).items()}
+            rows += _split_rows(domain, files, listed, counts)
     return CheckResult(rows, _advice(benchmark, top, rows))
 
 
@@ -127,13 +128,15 @@ def _total_row(benchmark: Benchmark, domain: str, files: DomainFiles, root: Path
 
 
 def _split_rows(
-    domain: str, files: DomainFiles, lists: dict[str, Path] | None, counts: tuple[int, ...]
+    domain: str, files: DomainFiles, listed: dict[str, list[Path]], counts: tuple[int, ...]
 ) -> list[CheckRow]:
     rows = []
     for split, expected in zip(("train", "val"), counts, strict=True):
-        found = len(list_lines(lists[split])) if lists else sum(entry.split == split for entry in files.entries)
-        rows.append(CheckRow(f"{domain} {split}", found, expected, _status(found, expected)))
-    if not any(row.found for row in rows):
+        named = len(listed[split]) if listed else sum(entry.split == split for entry in files.entries)
+        there = sum(image.is_file() for image in listed[split]) if listed else named
+        status = _status(named, expected) if there == named else f"{named - there} that the list names are not there"
+        rows.append(CheckRow(f"{domain} {split}", there, expected, status))
+    if all(row.status == "missing" for row in rows):
         return [CheckRow(f"{domain} split", 0, sum(counts), "missing")]
     return rows
 
@@ -151,8 +154,13 @@ def _advice(benchmark: Benchmark, root: Path, rows: list[CheckRow]) -> str:
     if not wrong:
         return f"{benchmark.name} in {root} is complete."
     lines = [f"{benchmark.name} in {root} differs from the canonical set. {'; '.join(wrong)}."]
-    if benchmark.name == "pacs" and any(row.domain.endswith(" split") for row in rows):
+    unsplit = [row.domain.removesuffix(" split") for row in rows if row.domain.endswith(" split")]
+    if benchmark.name == "pacs" and len(unsplit) == len(benchmark.counts):
         lines.append("Without the official split lists one image in ten is held out by a rule of our own.")
+    elif unsplit:
+        lines.append(
+            f"Training needs a split of all domains or, for PACS, of none; there is none of {', '.join(unsplit)}."
+        )
     return "\n".join([*lines, f"Expected layout: {benchmark.layout}.", benchmark.origin])
 
 

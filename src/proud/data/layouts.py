@@ -126,21 +126,14 @@ def _list_folders(domains: dict[str, Path], walk: Walk) -> Iterator[Path]:
 
 
 def read_split_lists(name: str, folder: Path, lists: dict[str, Path], root: Path) -> DomainFiles:
-    """The images that the lists name, with their split. Lines are like `photo/dog/056_0001.jpg 1`.
-
-    The class is the folder's name: the number behind it counts the same classes from 1.
-    """
+    """The images that the lists name, with their split."""
+    listed = {split: listed_images(name, folder, path) for split, path in lists.items()}
     entries, missing = [], []
-    for split, path in lists.items():
-        for line in list_lines(path):
-            listed = Path(line.rsplit(maxsplit=1)[0])
-            if len(listed.parts) != 3:
-                raise UserError(f"{path}: expected lines like '{name}/dog/picture.jpg 1', found {line!r}")
-            image = folder / listed.parts[1] / listed.parts[2]
-            if image.is_file():
-                entries.append(Entry(image.relative_to(root).as_posix(), listed.parts[1], split))
-            else:
-                missing.append(listed.as_posix())
+    for split, images in listed.items():
+        for image in images:
+            entries.append(Entry(image.relative_to(root).as_posix(), image.parent.name, split))
+            if not image.is_file():
+                missing.append(image.relative_to(folder.parent).as_posix())
     if missing:
         raise UserError(
             f"{len(missing)} images that the split lists of {name!r} name are not in {folder.parent}: {some(missing)}. "
@@ -149,5 +142,17 @@ def read_split_lists(name: str, folder: Path, lists: dict[str, Path], root: Path
     return DomainFiles(name, tuple(sorted(entries, key=lambda entry: entry.location)))
 
 
-def list_lines(path: Path) -> list[str]:
-    return [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+def listed_images(name: str, folder: Path, path: Path) -> list[Path]:
+    """Where the images of a list belong. Lines are like `photo/dog/056_0001.jpg 1`.
+
+    The class is the folder's name: the number behind it counts the same classes from 1.
+    """
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.strip():
+            continue
+        listed = Path(line.rsplit(maxsplit=1)[0])
+        if len(listed.parts) != 3 or ".." in listed.parts:
+            raise UserError(f"{path}: expected lines like '{name}/dog/picture.jpg 1', found {line!r}")
+        found.append(folder / listed.parts[1] / listed.parts[2])
+    return found

@@ -77,6 +77,11 @@ class Method:
     DISTRIBUTED: ClassVar[bool] = False
     """whether several processes may train one network: everything that mixes images asks `context.group`"""
 
+    own_statistics: bool = False
+    """pseudo-labels and prototypes come from features under a domain's own batch statistics"""
+    centred: bool = False
+    """a domain's mean is taken off unit features before angles are measured"""
+
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context
@@ -115,6 +120,18 @@ class Method:
     def pseudo_labels(self) -> dict[str, PseudoLabels]:
         """Current pseudo-labels per unlabeled domain, where the method makes them."""
         return {}
+
+    def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
+        """Scalars that the method adds to a domain's record of an epoch."""
+        return {}
+
+    def merged_prototypes(self) -> Tensor | None:
+        """Prototypes over all domains [K,d], where the method has such."""
+        return None
+
+    def certainty(self, uncertainty: Tensor) -> Tensor | None:
+        """The ratio at which images of such uncertainty are mixed, where the method mixes by it. [N] -> [N]."""
+        return None
 
     def snapshot(self, random: Randomness) -> dict[str, Tensor]:
         """What a report shows of this moment: named tensors, a few megabytes at most."""

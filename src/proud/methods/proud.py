@@ -287,6 +287,19 @@ class ProUD(Method):
     def pseudo_labels(self) -> dict[str, PseudoLabels]:
         return self._domains
 
+    def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
+        config, ratio = self.config, self.certainty(found.uncertainty)
+        certain = ratio > config.threshold
+        # drawn from U(0, 1), whose mean is one half
+        final = torch.where(certain, 0.5, ratio) if config.udmix else torch.full_like(ratio, 0.5)
+        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.float().mean()}
+
+    def certainty(self, uncertainty: Tensor) -> Tensor:
+        return ops.certainty_ratio(uncertainty, self.config.tau_ratio)
+
+    def merged_prototypes(self) -> Tensor:
+        return self.merged
+
     def prototypes(self, random: Randomness) -> dict[str, Tensor]:
         with torch.no_grad():
             self.pseudo_label(random)

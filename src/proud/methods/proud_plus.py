@@ -67,6 +67,7 @@ class ProUDPlus(ProUD, EMAMethod):
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
         from proud.methods.context import any_length
 
+        self.centred = config.center
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
         self.centers = torch.zeros(domains, self.net.num_features, device=context.device)
         self.domain_of = any_length(torch.zeros(rows, dtype=torch.int64, device=context.device))
@@ -154,7 +155,7 @@ class ProUDPlus(ProUD, EMAMethod):
         # an unseen domain's own mean is not known: the mean over all
         return self.centers.mean(0) if domain is None else self.centers[domain]
 
-    def centred(self, features: Tensor, rows: Tensor) -> Tensor:
+    def less_center(self, features: Tensor, rows: Tensor) -> Tensor:
         """Training features, laid out as in `merging_terms`, centred like those of their domains."""
         if not self.config.center:
             return features
@@ -166,10 +167,10 @@ class ProUDPlus(ProUD, EMAMethod):
     def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
         config, batch = self.config, len(labels)
         repeats = len(features) // batch
-        certainty = 2 * ops.certainty_ratio(self.uncertainty[rows], config.tau_ratio)  # 0 to 1
+        certainty = 2 * self.certainty(self.uncertainty[rows])  # 0 to 1
         weights = torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats // 2)
         pml = ops.prototype_merging_loss(
-            self.centred(features, rows), labels.repeat(repeats), self.merged, weights=weights, tau=config.pml_tau
+            self.less_center(features, rows), labels.repeat(repeats), self.merged, weights=weights, tau=config.pml_tau
         )
         pml = self.context.group.share_of_mean(pml, weights)
         labeled = torch.cat(features.split(batch)[::2])

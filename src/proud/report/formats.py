@@ -81,12 +81,16 @@ def heads_of(table: ResultTable) -> list[str]:
 def cells_of(table: ResultTable, line: Line, label: str = "{}") -> list[str]:
     cells = [label.format(line.label)]
     cells += [cell_text(cell, "±", line.signed) for cell in line.summary.cells]
-    cells += [number(line.average, line.signed) + partial(line), number(line.std)]
+    cells += [number(line.average, line.signed) + partial(line), number(line.std, line.signed)]
     if table.development:
         cells.append(number(line.summary.average_elsewhere, line.signed))
     worst = line.summary.worst
     place = "" if worst is None else f" {table.short[worst[0][0]]}•/{table.short[worst[0][1]]}*"
-    return [*cells, number(worst and worst[1], line.signed) + place, number(line.difference, signed=True)]
+    return [*cells, number(worst_of(line), line.signed) + place, number(line.difference, signed=True)]
+
+
+def worst_of(line: Line) -> float | None:
+    return None if line.summary.worst is None else line.summary.worst[1]
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -138,8 +142,8 @@ def latex(table: ResultTable) -> str:
     groups: dict[str, list[str]] = {}
     for labeled, test in table.combos:
         groups.setdefault(labeled, []).append(test)
-    columns = "l|" + "|".join("c" * len(tests) for tests in groups.values()) + "|c|c" + "|c" * bool(table.development)
-    tail = ["Avg.", "Std.", *(["Avg.$-\\dagger$"] if table.development else []), "Diff."]
+    tail = ["Avg.", "Std.", *(["Avg.$-\\dagger$"] if table.development else []), "Worst", "Diff."]
+    columns = "l|" + "|".join("c" * len(tests) for tests in groups.values()) + "|c" * len(tail)
     first = [""] + [
         rf"\multicolumn{{{len(tests)}}}{{c|}}{{{tex(table.short[labeled])}$^\bullet$}}"
         for labeled, tests in groups.items()
@@ -150,7 +154,7 @@ def latex(table: ResultTable) -> str:
             mark = r"\dagger" if (labeled, test) in table.development else ""
             second.append(f"{tex(table.short[test])}$^{{*{mark}}}$")
     lines = [r"\begin{table}[t]", rf"\caption{{{tex(table.title)}. {tex(' '.join(table.footer))}}}", r"\centering"]
-    lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{{columns}|c}}", r"\hline"]
+    lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{{columns}}}", r"\hline"]
     lines += [" & ".join([*first, *[""] * len(tail)]) + r" \\", " & ".join([*second, *tail]) + r" \\ \hline"]
     for place, line in enumerate(table.lines):
         last = place + 1 == len(table.lines) or line.published != table.lines[place + 1].published
@@ -160,10 +164,11 @@ def latex(table: ResultTable) -> str:
 
 def _latex_cells(table: ResultTable, line: Line) -> list[str]:
     cells = [tex(line.label)] + [cell_text(cell, r"$\pm$", line.signed) for cell in line.summary.cells]
-    cells += [number(line.average, line.signed) + partial(line), number(line.std)]
+    cells += [number(line.average, line.signed) + partial(line), number(line.std, line.signed)]
     if table.development:
         cells.append(number(line.summary.average_elsewhere, line.signed))
-    return [cell.replace(NOTHING, "--") for cell in [*cells, number(line.difference, signed=True)]]
+    cells += [number(worst_of(line), line.signed), number(line.difference, signed=True)]
+    return [cell.replace(NOTHING, "--") for cell in cells]
 
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

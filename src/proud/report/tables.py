@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proud.bench.plan import DEVELOPMENT, Combo
 from proud.bench.results import Row, check_same_settings, key_of
-from proud.bench.scores import Cell, Summary, summarize
+from proud.bench.scores import Cell, Scores, Summary, paired, scores_of, summarize
 from proud.errors import UserError
 from proud.methods import METHODS
 from proud.report.formats import csv_text, latex, markdown
@@ -32,6 +32,8 @@ class Line:
     difference: float | None = None
     printed: tuple[float, float] | None = None
     signed: bool = False
+    spread_of: tuple[Summary, Summary] | None = None
+    """of a line of differences: Std is the difference of these two's, as in the paper"""
 
     @property
     def average(self) -> float | None:
@@ -39,6 +41,9 @@ class Line:
 
     @property
     def std(self) -> float | None:
+        if self.spread_of:
+            first, second = (summary.std for summary in self.spread_of)
+            return None if first is None or second is None else first - second
         return self.printed[1] if self.printed else self.summary.std
 
 
@@ -80,7 +85,8 @@ def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultT
     combos, short = columns(published, rows)
     development = DEVELOPMENT.get(bench, frozenset())
     methods = sorted({row["method"] for row in rows}, key=place)
-    ours = {method: summarize(rows, method, combos, development) for method in methods}
+    scores = {method: scores_of(rows, method) for method in methods}
+    ours = {method: summarize(scores[method], combos, development) for method in methods}
     lines = [published_line(row, combos, development) for row in (published.rows if published else ())]
     for method in methods:
         twin = published.row(TWINS.get(method, "")) if published else None
@@ -95,7 +101,7 @@ def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultT
         tuple(lines),
         footer(rows, methods, development, [text for text in notes if text] if published else []),
     )
-    ablation = ablation_table(table, ours, published) if published and published.ablation else None
+    ablation = ablation_table(table, scores, published) if published and published.ablation else None
     return [table, *([ablation] if ablation else [])]
 
 
@@ -180,32 +186,28 @@ def epochs(rows: Sequence[Row]) -> str:
 # ---- ablation
 
 
-def ablation_table(table: ResultTable, ours: dict[str, Summary], published: PublishedTable) -> ResultTable | None:
+def ablation_table(table: ResultTable, scores: dict[str, Scores], published: PublishedTable) -> ResultTable | None:
     """ProUD, then each part left out with the difference to the whole, published and ours."""
-    parts = [method for method in ABLATION if method in ours]
-    if not parts or "proud" not in ours:
+    parts = [method for method in ABLATION if method in scores]
+    if not parts or "proud" not in scores:
         return None
+
+    def summary(of: Scores) -> Summary:
+        return summarize(of, table.combos, table.development)
+
     whole = published.row("ProUD")
     lines = [published_line(row, table.combos, table.development) for row in (whole, *published.ablation) if row]
-    lines.append(our_line("proud", ours["proud"], whole))
+    lines.append(our_line("proud", summary(scores["proud"]), whole))
     notes = []
     for method in parts:
-        change = difference(ours[method], ours["proud"])
+        part, base, change = (summary(each) for each in paired(scores[method], scores["proud"]))
         theirs = published.row(f"{ABLATION[method]} Diff.")
-        lines.append(our_line(method, ours[method], published.row(ABLATION[method])))
-        line = our_line(f"{method} Diff.", change, theirs)
-        lines.append(replace(line, signed=True))
+        lines.append(our_line(method, summary(scores[method]), published.row(ABLATION[method])))
+        lines.append(replace(our_line(f"{method} Diff.", change, theirs), signed=True, spread_of=(part, base)))
         mean = change.average_over(ABLATION_CELLS)
         if mean is not None and theirs is not None:
             printed = published_line(theirs, table.combos, table.development).summary.average_over(ABLATION_CELLS)
             heads = ", ".join(f"{table.short[a]}•/{table.short[b]}*" for a, b in ABLATION_CELLS)
             notes.append(f"{ABLATION[method]}, mean over {heads}: ours {mean:+.1f}, published {printed:+.1f}.")
-    text = "Diff.: to the whole method, over the combinations that both have."
+    text = "Diff.: to the whole method, over the combinations and seeds that both have; under Std that of the Stds."
     return replace(table, title=f"{table.title}: ablation", lines=tuple(lines), footer=(text, *notes))
-
-
-def difference(part: Summary, whole: Summary) -> Summary:
-    cells: list[Cell | None] = []
-    for a, b in zip(part.cells, whole.cells, strict=True):
-        cells.append(None if a is None or b is None else Cell(a.mean - b.mean))
-    return Summary(part.combos, tuple(cells), part.development)

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from proud import ops
 from proud.data.domain import Task
 from proud.errors import UserError
 from proud.evaluation import Evaluator
@@ -193,20 +192,11 @@ class Loop:
 
     def _domains(self) -> dict[str, dict[str, float]]:
         """What each domain's pseudo-labels look like and, where true labels are known, how many are right."""
-        config = self.method.config
-        merged = getattr(self.method, "merged", None)
-        known = {domain.name: domain.known for domain in self.task.training.unlabeled}
+        method, known = self.method, {domain.name: domain.known for domain in self.task.training.unlabeled}
         found: dict[str, dict[str, float]] = {}
-        for name, pseudo in self.method.pseudo_labels().items():
-            row = {"uncertainty": pseudo.uncertainty.mean()}
-            if hasattr(config, "tau_ratio"):
-                ratio = ops.certainty_ratio(pseudo.uncertainty, config.tau_ratio)
-                # a ratio above the threshold is drawn from U(0, 1), whose mean is one half
-                drawn = ratio > config.threshold if config.udmix else torch.ones_like(ratio, dtype=torch.bool)
-                final = torch.where(drawn, 0.5, ratio)
-                row |= {"lambda_uncertainty": ratio.mean(), "lambda": final.mean()}
-                row["certain"] = (ratio > config.threshold).float().mean()
-            row |= site_signals(pseudo, self._class_share, merged, self._before.get(name))
+        for name, pseudo in method.pseudo_labels().items():
+            row = {"uncertainty": pseudo.uncertainty.mean()} | method.signals(pseudo)
+            row |= site_signals(pseudo, self._class_share, method.merged_prototypes(), self._before.get(name))
             self._before[name] = pseudo.labels.clone()
             values = torch.stack([value.float() for value in row.values()]).tolist()  # one wait for the device
             found[name] = dict(zip(row, values, strict=True)) | self.evaluator.audit(name, pseudo, known.get(name))

@@ -35,7 +35,7 @@ def save_trust(
 ) -> dict[str, Any] | None:
     """Writes all but the calibration, which belongs in model.json: None without validation images."""
     if prototypes:
-        if getattr(loop.method, "own_statistics", False):
+        if loop.method.own_statistics:
             prototypes = as_deployed(loop, prototypes)
         with replacing(folder / "prototypes.safetensors") as part:
             write_tensors(part, prototypes, "proud-prototypes-1")
@@ -70,12 +70,11 @@ def as_deployed(loop: Loop, found: dict[str, Tensor]) -> dict[str, Tensor]:
     """
     method, training = loop.method, loop.task.training
     context, pseudo, kept = method.context, method.pseudo_labels(), dict(found)
-    centred = bool(getattr(method.config, "center", False))
     centers, domains = [], []
     for name, images in (("", training.labeled.images), *((each.name, each.images) for each in training.unlabeled)):
         features, _ = forward_all(method.network(), images, context.spec, context.device, "fp32")
         unit = normalize(features, dim=1)
-        centers.append(unit.mean(0) if centred else torch.zeros_like(unit[0]))
+        centers.append(unit.mean(0) if method.centred else torch.zeros_like(unit[0]))
         labels = pseudo[name].labels if name else context.labels
         domains.append(ops.hard_prototypes(normalize(unit - centers[-1], dim=1), labels, context.classes))
         keys = (f"site/{name}", f"present/{name}") if name else ("labeled", "labeled_present")

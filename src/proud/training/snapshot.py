@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from proud import ops
 from proud.data.domain import LabeledDomain, Task, UnlabeledDomain
 from proud.evaluation import Evaluator, forward_all
 from proud.methods.base import Method
@@ -46,7 +45,7 @@ def save_snapshot(path: Path, method: Method, task: Task, evaluator: Evaluator, 
     tensors: dict[str, Tensor] = {}
     for key, domain in domains:
         rows = shown_rows(len(domain.images), net.num_features, len(domains))
-        own = key != "test" and len(rows) > 1 and getattr(method, "own_statistics", False)
+        own = key != "test" and len(rows) > 1 and method.own_statistics
         forward = own_statistics if own else forward_all
         features, logits = forward(net, domain.images[rows], context.spec, context.device, context.precision)
         tensors |= {f"{key}/rows": rows, f"{key}/features": features.half(), f"{key}/logits": logits.half()}
@@ -82,13 +81,13 @@ def own_statistics(
 
 def _pseudo_labels(method: Method, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
-    tau = getattr(method.config, "tau_ratio", None)
     for name, pseudo in method.pseudo_labels().items():
         key = f"unlabeled/{name}"
         rows = tensors[f"{key}/rows"].to(pseudo.labels.device)
         found |= {f"{key}/pseudo": pseudo.labels[rows], f"{key}/uncertainty": pseudo.uncertainty[rows]}
-        if tau is not None:
-            found[f"{key}/ratio"] = ops.certainty_ratio(pseudo.uncertainty[rows], tau)
+        ratio = method.certainty(pseudo.uncertainty[rows])
+        if ratio is not None:
+            found[f"{key}/ratio"] = ratio
     return found
 
 
