@@ -87,7 +87,9 @@ def correlations(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"sites": len(rows), "score": round(float(whole[0]), 3), "p": float(f"{p:.2g}")}
     for name in SIGNALS:
         if all(name in row["signals"] for row in rows):
-            found[name] = round(float(spearmanr([row["signals"][name] for row in rows], truth)[0]), 3)
+            values = [row["signals"][name] for row in rows]
+            if len(set(values)) > 1:
+                found[name] = round(float(spearmanr(values, truth)[0]), 3)
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,8 +132,24 @@ def test_whole_numbers_as_labels() -> None:
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}).fit(
         (images, numbers), [toy_images(1, 2)[0]]
     )
-    assert model.classes_.tolist() == ["0", "1", "2", "3"]
-    assert 0 <= model.score(images, numbers) <= 1
+    assert model.classes_.tolist() == [0, 1, 2, 3] and model.model_.classes == ("0", "1", "2", "3")
+    found = model.predict(images)
+    assert found.dtype == numbers.dtype and model.score(images, numbers) == (found == numbers).mean()
+
+
+@pytest.mark.filterwarnings("ignore:.*are called")
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    data = {"labeled": toy_images(0, 2), "unlabeled": [toy_images(1, 2)[0]]}
+    short = SHORT | {"pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"}
+    ProUD(**short | {"epochs": np.int64(1), "lr": np.float32(0.01), "seed": np.int64(3)}).fit(**data)
+    stored = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    assert stored["seed"] == 3 and stored["method_config"]["lr"] == float(np.float32(0.01))
+
+
+@pytest.mark.parametrize(("name", "value"), [("size", "32"), ("size", 32.0), ("val", "0.1"), ("seed", None)])
+def test_the_runs_own_settings_of_another_kind_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"--{name} must be of the kind"):
+        ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), [toy_images(1, 2)[0]])
 
 
 def test_resume_and_overwrite(tmp_path: Path) -> None:

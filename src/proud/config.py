@@ -95,10 +95,21 @@ def choose_model(model: str, native_side: int) -> str:
 
 def flat(run: RunConfig, method: MethodConfig) -> dict[str, Any]:
     """Both configs as one JSON-able dict, as stored beside every result."""
-    values = asdict(run) | {"method_config": asdict(method)}
+    values = _plain(asdict(run) | {"method_config": asdict(method)})
     if not run.labels:  # as runs were stored before there was this setting
         del values["labels"]
     return values | {"unlabeled": list(run.unlabeled)}
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """NumPy's numbers become Python's."""
+    return {key: _plain(value) if isinstance(value, dict) else _number(value) for key, value in values.items()}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | int | float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -123,6 +134,7 @@ KINDS: dict[str, tuple[type, ...]] = {"int": (Integral,), "float": (Real,), "boo
 
 def check(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
     """Settings that can be refused before any image is read."""
+    check_kinds(run)
     if not run.labeled:
         raise UserError("Say which domain has labels: --labeled DOMAIN.")
     if run.labeled == run.test:
@@ -133,16 +145,23 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
     if options is not None:
         at_least(0, threads=options.threads)
         at_least(1, eval_every=options.eval_every)
+    check_kinds(method)
     for field in fields(method):
         value = getattr(method, field.name)
-        kinds = KINDS.get(str(field.type))
-        if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and field.type != "bool")):
-            raise UserError(f"{flag(field.name)} must be of the kind {field.type}, got {value!r}.")
         if field.name in LEAST:
             at_least(LEAST[field.name], **{field.name: value})
         positive = field.name.startswith(("tau_", "lr", "mixup", "pml_tau", "spread")) and not isinstance(value, bool)
         if positive and not 0 < value < math.inf:
             raise UserError(f"{flag(field.name)} must be positive, got {value}.")
+
+
+def check_kinds(settings: RunConfig | MethodConfig) -> None:
+    """Those from Python may be anything."""
+    for field in fields(settings):
+        kind = str(field.type).removeprefix("Annotated[").partition(",")[0].replace("Switch", "bool")
+        value, kinds = getattr(settings, field.name), KINDS.get(kind)
+        if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and kind != "bool")):
+            raise UserError(f"{flag(field.name)} must be of the kind {kind}, got {value!r}.")
 
 
 def at_least(low: int, **values: float) -> None:

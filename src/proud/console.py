@@ -125,21 +125,29 @@ def demo(out: Path, seed: int) -> int:
     from proud.methods import method_config
     from proud.presets import preset
 
-    if out.exists() and not (out / "proud" / "run.json").is_file() and any(out.iterdir()):
+    ours = any((out / method / "run.json").is_file() for method in ("erm", "proud"))
+    if out.exists() and not ours and any(out.iterdir()):
         raise UserError(f"{out} holds other files. Choose another --out.")
+    whole = (out / "report.html").is_file()
     console.print(
         "[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
         "[bold]print[/bold], tested on the unseen [bold]street[/bold]"
     )
     results = {}
     for method in ("erm", "proud"):
-        shutil.rmtree(out / method, ignore_errors=True)
+        begun = any((out / method).glob("checkpoints/*")) and not whole  # stopped before: it goes on
+        if not begun:
+            shutil.rmtree(out / method, ignore_errors=True)
         run = RunConfig(data="embedded", labeled="pen", test="street", method=method, seed=seed)
         settings = method_config(method, **preset("embedded"))
         # source-only needs no watching; its score is the mean of the last five epochs all the same
-        options = replace(Options(), out=str(out / method), eval_every=4, device="auto")
-        with TrainingBar("source-only" if method == "erm" else "ProUD", console=console) as bar:
-            results[method] = train_run(run, settings, options, watch=bar)
+        options = replace(Options(), out=str(out / method), eval_every=4, device="auto", resume=begun)
+        try:
+            with TrainingBar("source-only" if method == "erm" else "ProUD", console=console) as bar:
+                results[method] = train_run(run, settings, options, watch=bar)
+        except Stopped:
+            console.print("Stopped. The same command goes on.")
+            return 130
     page = write_demo_report(out)
     show_demo(results, out)
     console.print(f"Look at it: [bold]{page.resolve().as_uri()}[/bold]", soft_wrap=True)
@@ -196,6 +204,9 @@ def evaluate(arguments: EvaluateArguments) -> int:
     table.add_section()
     table.add_row("all", str(row["images"]), f"{100 * row['accuracy']:.1f} %")
     console.print(table)
+    if row["left_out"]:
+        images = "1 unreadable image was" if row["left_out"] == 1 else f"{row['left_out']} unreadable images were"
+        console.print(f"{images} left out.")
     show_trust(row["trust"], arguments)
     if row["trained_on"]:
         show_warning(f"{arguments.domain} is the labeled domain: the model learned from most of these images.")
@@ -224,7 +235,14 @@ def show_trust(found: dict[str, Any] | None, arguments: EvaluateArguments) -> No
 
 def predict(arguments: PredictArguments) -> int:
     from proud.deploy.answers import Asked, promise
-    from proud.deploy.predict import find_images, load_model, predict_files, same_answer, write_predictions
+    from proud.deploy.predict import (
+        find_images,
+        load_model,
+        none_readable,
+        predict_files,
+        same_answer,
+        write_predictions,
+    )
 
     if arguments.out.exists() and not arguments.overwrite:
         raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
@@ -236,7 +254,7 @@ def predict(arguments: PredictArguments) -> int:
     about = promise(model.trust, asked)
     rows, bad = predict_files(model, files, asked=asked, skip_bad=arguments.skip_bad, progress=True)
     if not rows:
-        raise UserError(f"None of the {len(files)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
+        raise none_readable(bad)
     write_predictions(arguments.out, rows)
     left_out = f"; {len(bad)} unreadable left out" if bad else ""
     console.print(f"{len(rows)} images → {escape(str(arguments.out))}{left_out}", soft_wrap=True)

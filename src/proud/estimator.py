@@ -17,7 +17,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from proud.config import NOTHING, Options, RunConfig
+from proud.config import NOTHING, Options, RunConfig, check_kinds
 from proud.errors import UserError
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class ProUD:
         from proud.training.run import Stopped, train
 
         _setting_names(self.method, self.settings)
+        check_kinds(RunConfig(size=self.size or 0, val=self.val, seed=self.seed, skip_bad=self.skip_bad))
         threads = torch.get_num_threads()
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, threads)
@@ -138,7 +139,7 @@ class ProUD:
                 )
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out` and resume=True it goes on") from stopped
-            self._remember(folder, result)
+            self._remember(folder, result, labeled)
         for text in result.get("warnings", []):
             warnings.warn(text, stacklevel=2)
         return self
@@ -166,14 +167,16 @@ class ProUD:
         chosen = {name: value for name, value in given.items() if value is not None} | self.settings
         return method_config(self.method, **preset("python", network, self.method) | chosen)
 
-    def _remember(self, folder: Path, result: dict[str, Any]) -> None:
+    def _remember(self, folder: Path, result: dict[str, Any], labeled: Any) -> None:
         import numpy as np
 
         from proud.deploy.predict import load_model
         from proud.training.records import Records
 
         self.model_: Model = load_model(folder, self.device)
-        self.classes_: np.ndarray = np.array(self.model_.classes)
+        given = np.asarray(labeled[1]) if isinstance(labeled, tuple) else np.array(self.model_.classes)
+        own = {str(label): label for label in given.tolist()}  # labels come back as they were given: numbers as numbers
+        self.classes_: np.ndarray = np.array([own[name] for name in self.model_.classes], dtype=given.dtype)
         self.history_: list[dict[str, Any]] = Records(folder / "records.jsonl").read()
         self.result_: dict[str, Any] = {key: value for key, value in result.items() if key != "folder"}
         self.pseudo_labels_ = _read_pseudo_labels(folder / "pseudo_labels.csv")
@@ -181,8 +184,9 @@ class ProUD:
     # ---- using what was learned
 
     def predict(self, images: Any) -> np.ndarray:
-        """The class name of each image: uint8 arrays, files, or a folder (its images sorted by path)."""
-        return self._fitted().predict(images)
+        """The label of each image: uint8 arrays, files, or a folder (its images sorted by path)."""
+        probabilities = self.predict_proba(images)
+        return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, images: Any) -> np.ndarray:
         """Probabilities [N, K], columns in the order of `classes_`."""
@@ -193,7 +197,7 @@ class ProUD:
         import numpy as np
 
         truth = np.array([str(label) for label in np.asarray(labels).tolist()])
-        found = self.predict(images)
+        found = self.predict(images).astype(str)
         if len(truth) != len(found):
             raise UserError(f"There are {len(found)} images but {len(truth)} labels.")
         return float((found == truth).mean())

@@ -164,22 +164,50 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
                 load_backbone(backbone, Path(weights))
             if spec.own_share:
                 blend_norms(backbone, spec.own_share)
-        return Net(backbone, cast(int, backbone.num_features), spec.classes)
+        return Net(backbone, count_features(backbone, spec), spec.classes)
+
+
+def count_features(backbone: nn.Module, spec: ModelSpec) -> int:
+    """By one image: not every timm model says truly how many it gives, nor takes images of every size."""
+    was_training = backbone.training
+    try:
+        with torch.no_grad():
+            features = backbone.eval()(torch.zeros(1, 3, spec.size, spec.size))
+    except Exception as error:
+        raise UserError(
+            f"{spec.name} cannot take images of {spec.size}×{spec.size} pixels ({_first_line(error)}): choose another "
+            "--size, or another --model."
+        ) from error
+    finally:
+        backbone.train(was_training)
+    if not isinstance(features, Tensor) or features.ndim != 2:
+        raise UserError(f"{spec.name} gives no single row of features per image: choose another --model.")
+    return features.shape[1]
 
 
 def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
     import timm
 
     create: Callable[..., nn.Module] = timm.create_model
+    config = timm.get_pretrained_cfg(spec.name, allow_unregistered=True)
+    other_size = config is not None and config.fixed_input_size and config.input_size[-1] != spec.size
+    size = {"img_size": spec.size} if other_size else {}
     try:
-        return create(spec.name, pretrained=pretrained, num_classes=0)
+        return create(spec.name, pretrained=pretrained, num_classes=0, **size)
     except Exception as error:
         if not pretrained:
-            raise
+            raise UserError(
+                f"{spec.name} cannot be built for images of {spec.size}×{spec.size} pixels ({_first_line(error)}): "
+                "choose another --size, or another --model."
+            ) from error
         raise UserError(
             f"The pretrained weights of {spec.name} could not be downloaded ({type(error).__name__}). Give a local "
             "copy with `--weights FILE.safetensors`, or start from random weights with `--weights none`."
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def load_backbone(backbone: nn.Module, path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from proud import cli, presets
+from proud import cli, console, presets
 from proud.data import embedded
 from proud.errors import UserError
+from proud.training import loop
 
 
 @pytest.fixture
@@ -38,6 +39,31 @@ def test_the_demo_compares_both_and_says_what_to_type_next(
     assert (out / "erm" / "model.json").is_file()
     assert (out / "report.html").resolve().as_uri() in said
     assert (out / "report.html").is_file()
+
+
+@pytest.mark.usefixtures("few_images")
+def test_a_stopped_demo_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hardly = presets.PRESETS["embedded"] | {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16}
+    monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    show = console.TrainingBar.__call__
+
+    def stop(self: console.TrainingBar, now: loop.Progress) -> None:
+        if (now.stage, now.epoch) == ("main", 1):
+            raise loop.Stopped
+        show(self, now)
+
+    command = ["demo", "--out", str(tmp_path / "demo")]
+    with monkeypatch.context() as patched:
+        patched.setattr(console.TrainingBar, "__call__", stop)
+        assert cli.run(command) == 130
+    assert "The same command goes on" in capsys.readouterr().out
+    before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()
+    assert cli.run(command) == 0
+    assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
+    assert (tmp_path / "demo" / "report.html").is_file()
 
 
 def test_the_demo_touches_no_other_files(tmp_path: Path) -> None:

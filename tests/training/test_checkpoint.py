@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from proud.config import Options
+from proud.config import Options, RunConfig
 from proud.errors import UserError
 from proud.training import files, loop
 from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
@@ -18,7 +20,7 @@ from proud.training.files import replacing, write_json
 from proud.training.loop import Stopped
 from proud.training.records import Records
 from proud.training.run import train
-from toy import toy_run, toy_settings, toy_task
+from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
 
 
 def save(folder: Path, number: int) -> None:
@@ -154,6 +156,31 @@ def test_resuming_with_other_images_is_refused(tmp_path: Path, monkeypatch: pyte
     options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
     with pytest.raises(UserError, match=r"not those that the run .* began with[^$]*images: 12 → 16"):
         train(toy_run("erm", task), toy_settings("erm", epochs=3, pretrain_epochs=1), options, task=task)
+
+
+def test_resuming_after_one_image_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_folders(tmp_path / "data", {"central": 0, "north": 1}, per_class=3)
+
+    def go_on(resume: bool, watch: Any = lambda now: None) -> None:
+        run = RunConfig(data=str(root), labeled="central", method="erm", model="digits", size=SIDE)
+        options = Options(out=str(tmp_path / "run"), threads=1, quiet=True, device="cpu", resume=resume)
+        train(run, toy_settings("erm", epochs=3, pretrain_epochs=1), options, watch=watch)
+
+    def stop(now: loop.Progress) -> None:
+        if now.stage == "main":
+            raise Stopped
+
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    with pytest.raises(Stopped):
+        go_on(False, stop)
+    path = next((root / "north").rglob("*.png"))
+    kept, pixels = path.read_bytes(), np.array(Image.open(path))
+    pixels[0, 0] ^= 255
+    Image.fromarray(pixels).save(path)
+    with pytest.raises(UserError, match="north: other images or labels"):
+        go_on(True)
+    path.write_bytes(kept)
+    go_on(True)
 
 
 def test_an_occupied_folder_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,12 @@ def test_a_record_of_true_labels_changes_nothing() -> None:
     assert with_truth == without
 
 
+def test_what_is_mostly_uncertain_is_not_called_sound() -> None:
+    steady = {"stability": 1.0, "agreement": 1.0, "class_shift": 0.0}
+    records = [record(sure=steady | {"uncertain": 0.5}, unsure=steady | {"uncertain": 0.6})] * 2
+    assert [site.verdict for site in diagnose(records)] == ["sound", "doubtful"]
+
+
 def test_older_records_and_methods_without_views() -> None:
     assert diagnose([record(a={"uncertainty": 1.0, "accuracy": 0.5})]) == []
     assert diagnose([{"stage": "pretrain"}]) == []

@@ -104,8 +104,8 @@ def same_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Tensor:
 def noise_mix(
     x: Tensor,
     draw: NoiseMixDraw,
-    mean: Sequence[float] | Tensor,
-    std: Sequence[float] | Tensor,
+    mean: Sequence[float] | Tensor = (0.5, 0.5, 0.5),
+    std: Sequence[float] | Tensor = (0.5, 0.5, 0.5),
     sigma: float = 0.01,
     noise_as_variance: bool = False,
     coarse: bool = False,

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +44,7 @@ class FastEpochs:
         # one version of the code per run: more than the default limit, and other runs may still use theirs
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 4096
         for name in method.ALSO_COMPILED if compile_losses else ():
-            setattr(method, name, torch.compile(getattr(method, name), dynamic=False))
+            setattr(method, name, compiled_or_plain(method, name))
 
     def __call__(
         self,
@@ -76,7 +77,7 @@ class FastEpochs:
             try:
                 return self._capture(stage, rows)
             except Exception as error:
-                reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+                reason = in_one_line(error)
                 torch.cuda.synchronize()
         warnings.warn(f"plain steps in stage {stage.name}: {reason}", stacklevel=2)
         return None
@@ -123,6 +124,27 @@ class FastEpochs:
                 losses[name].index_copy_(0, counter, value.float().reshape(1))
             counter += 1
         return CapturedStage(graph, tables, raw, counter, losses)
+
+
+def compiled_or_plain(method: Method, name: str) -> Callable[..., Any]:
+    """A compiled function of the method; as it was, saying why, where its first call fails."""
+    plain = getattr(method, name)
+    compiled = torch.compile(plain, dynamic=False)
+
+    def first(*inputs: Any) -> Any:
+        try:
+            found, kept = compiled(*inputs), compiled
+        except Exception as error:
+            warnings.warn(f"{name} is not compiled: {in_one_line(error)}", stacklevel=2)
+            found, kept = plain(*inputs), plain
+        setattr(method, name, kept)
+        return found
+
+    return first
+
+
+def in_one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def restore(method: Method, saved: dict[str, Tensor]) -> None:

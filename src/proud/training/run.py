@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -118,8 +119,10 @@ def _train(
     device = method.context.device
     if before is None and group.rank == 0:
         # only now, when all that can be wrong has been looked at, may an earlier run go
+        stored = {"format": FORMAT, "config": config, **about}
+        json.dumps(stored)  # what cannot be written must not cost an earlier run
         clear(folder)
-        write_json(folder / "run.json", {"format": FORMAT, "config": config, **about})
+        write_json(folder / "run.json", stored)
     with stop_signals() as should_stop:
         loop = Loop(
             method,

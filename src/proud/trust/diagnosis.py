@@ -55,6 +55,8 @@ class Limits:
     """a score below: most of what this site teaches is likely wrong"""
     uncertain: float = 0.5
     """an image counts as uncertain above this share of the largest possible uncertainty, ln K"""
+    sound_uncertain: float = 0.5
+    """with a larger share of uncertain images nothing is called sound"""
     class_shift: float = 0.3
     """a class mix this far from the labeled domain's is worth a word"""
 
@@ -107,6 +109,8 @@ def diagnose(
             continue
         score = site_score(signals)
         verdict = "sound" if score >= limits.good else "doubtful" if score >= limits.harmful else "harmful"
+        if verdict == "sound" and signals.get("uncertain", 0) > limits.sound_uncertain:
+            verdict = "doubtful"
         images = tuple((look_at or {}).get(name, ()))[:SHOWN_IMAGES]
         sites.append(Site(name, score, verdict, _text(name, verdict, signals, len(images), limits), signals, images))
     return sites

@@ -1,0 +1,71 @@
+"""Fast steps where they cannot be: plain ones, and a line that says why. What is fast is measured by `proud speed`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from proud.methods import method_class
+from proud.methods.base import Method
+from proud.methods.context import make_context
+from proud.models import model_spec
+from proud.randomness import Randomness
+from proud.training.fast import FastEpochs
+from proud.training.loop import plain_epoch
+from toy import SIDE, toy_settings, toy_task
+
+
+def build() -> Method:
+    task, cpu = toy_task(per_class=4), torch.device("cpu")
+    spec = model_spec("digits", len(task.training.classes), SIDE)
+    context = make_context(task.training, spec, cpu, weights="none", seed=3, precision="fp32")
+    return method_class("proud")(toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8), context)
+
+
+def epoch_of(method: Method, run: Any) -> dict[str, torch.Tensor]:
+    random = Randomness(3, torch.device("cpu"))
+    stage = method.stages()[1]
+    random.begin_epoch(stage.name, 0)
+    method.begin_epoch(stage, 0, random)
+    rows = {pool: random.rows(pool, size, stage.steps, 8) for pool, size in stage.pools.items()}
+    return run(method, stage, rows, random, lambda step: None)
+
+
+def no_compiler(function: Any, **_: Any) -> Any:
+    def fail(*inputs: Any) -> Any:
+        raise RuntimeError("no compiler found\nand more")
+
+    return fail
+
+
+def test_without_a_compiler_or_graphs_steps_are_plain_and_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", no_compiler)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    method = build()
+    with pytest.warns(UserWarning) as told:
+        found = epoch_of(method, FastEpochs(method))
+    said = [str(warning.message) for warning in told]
+    assert "encode is not compiled: RuntimeError: no compiler found" in said
+    assert any(text.startswith("plain steps in stage main: ") for text in said)
+    expected = epoch_of(build(), plain_epoch)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_compiled_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counting(function: Any, **_: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            calls.append(function.__name__)
+            return function(*inputs)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", counting)
+    method = build()
+    FastEpochs(method)
+    epoch_of(method, plain_epoch)
+    assert calls.count("encode") == 3  # the labeled domain and two others
+    assert method.encode.__name__ == "call"  # type: ignore[attr-defined]
