@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -28,3 +30,12 @@ def test_tables_beside_the_results_are_up_to_date(bench: str, tmp_path: Path) ->
     write_tables(bench, read_rows(there / f"{bench}.jsonl"), tmp_path / bench)
     for path in sorted(tmp_path.iterdir()):
         assert (there / path.name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8"), path.name
+
+
+def test_the_diagnosis_is_of_the_results_there_are(tmp_path: Path) -> None:
+    stored = json.loads((ROOT / "benchmarks" / "results" / "diagnosis.json").read_text(encoding="utf-8"))
+    command = [sys.executable, *shlex.split(stored["command"])[1:-1], str(tmp_path / "now.json")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    now = json.loads((tmp_path / "now.json").read_text(encoding="utf-8"))
+    for part in ("limits", "sites", "verdicts"):
+        assert now[part] == stored[part], part
