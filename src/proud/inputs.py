@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from proud.config import choose_model
 from proud.data.arrays import assemble_arrays
 from proud.data.assemble import assemble
-from proud.data.catalog import Catalog, DomainFiles, Entry
+from proud.data.catalog import Catalog, DomainFiles, Entry, found_instead, leaving_links, not_read, some
 from proud.data.domain import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
 from proud.data.native import native_side
 from proud.data.roles import sort_classes
@@ -57,6 +58,7 @@ def gather(
             skip_bad=skip_bad,
             progress=progress,
         )
+        _tell_left_out([file["path"] for file in task.report["skipped"]])
         return task, name
 
     def read(item: Any) -> Any:
@@ -98,8 +100,11 @@ def folder_domain(name: str, folder: Path) -> DomainFiles:
     for path in sorted(walk.images(folder)):
         inner = path.relative_to(folder).parts
         entries.append(Entry(str(path), inner[0] if len(inner) > 1 else None))
+    links = leaving_links(walk)
     if not entries:
-        raise UserError(f"There are no images in {folder}.")
+        raise UserError(f"There are no images in {folder}{found_instead(walk.others, links)}.")
+    if text := not_read(name, len(entries), walk.others, links):
+        warnings.warn(text, stacklevel=2)
     labels = {entry.label for entry in entries}
     empty = tuple(sub.name for sub in walk.folders(folder) if sub.name not in labels)
     return DomainFiles(name, tuple(entries), empty)
@@ -120,10 +125,17 @@ def _native_side(source: Any) -> int:
 def _decoded(domain: DomainFiles, side: int, skip_bad: bool, progress: bool) -> LabeledDomain:
     """Images in memory; those without a label get none. Among unlabeled domains, labels go to the audit alone."""
     sources = [Path(entry.location) for entry in domain.entries]
-    images, kept, _ = decode_all(
+    images, kept, bad = decode_all(
         sources, side, skip_bad=skip_bad, progress=progress, description=f"Decoding {domain.name}"
     )
+    _tell_left_out([file.path for file in bad])
     classes = sort_classes({entry.label for entry in domain.entries if entry.label is not None})
     number = {label: k for k, label in enumerate(classes)}
     labels = [number.get(domain.entries[row].label or "", UNKNOWN) for row in kept]
     return LabeledDomain(domain.name, images, torch.tensor(labels, dtype=torch.int64), classes)
+
+
+def _tell_left_out(paths: Sequence[str]) -> None:
+    if paths:
+        images = "1 unreadable image is" if len(paths) == 1 else f"{len(paths)} unreadable images are"
+        warnings.warn(f"{images} left out: {some(paths)}", stacklevel=2)

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from proud import cli
+from proud.deploy.evaluate import evaluate_domain, is_own_data
 from proud.errors import UserError
 from toy import CLASSES, toy_images, write_folders
 
@@ -293,6 +294,62 @@ def test_evaluating_on_what_was_learned_from_is_told(trained: Path, capsys: pyte
     assert "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
     cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"])
     assert "is the labeled domain" not in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("place", ["same", "link", "copy"])
+def test_the_same_data_is_known_by_any_path(
+    place: str, trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = {"same": data / "north" / "..", "link": tmp_path / "link", "copy": tmp_path / "copy"}[place]
+    if place == "link":
+        where.symlink_to(data)
+    elif place == "copy":
+        shutil.copytree(data, where)
+    cli.run(["evaluate", str(trained), "--data", str(where), "--domain", "central", "--device", "cpu"])
+    told = "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
+    assert told == (place != "copy")
+
+
+def test_own_data() -> None:
+    assert is_own_data({"data": "embedded"}, "embedded", "")
+    assert not is_own_data({"data": "embedded"}, "./embedded", "")
+    assert not is_own_data({"data": "python"}, "python", "")
+    assert not is_own_data({}, "", "")
+    assert is_own_data({"data": "pacs", "root": "/x/pacs"}, "PACS", "/x/y/../pacs")
+    assert not is_own_data({"data": "pacs", "root": "/x/pacs"}, "pacs", "/y/pacs")
+
+
+def test_evaluate_says_what_it_left_out(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
+    first, second, *others = sorted(root.rglob("*.png"))
+    first.write_bytes(b"no picture")
+    second.write_bytes(b"")
+    told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
+    with pytest.raises(UserError, match="2 images cannot be used"):
+        cli.run(told)
+    capsys.readouterr()
+    assert cli.run([*told, "--skip-bad"]) == 0
+    assert "2 unreadable images were left out." in capsys.readouterr().out
+    arguments = cli.EvaluateArguments(trained, "north", str(root), device="cpu", skip_bad=True)
+    row = evaluate_domain(arguments)
+    assert (row["left_out"], row["images"]) == (2, 6)
+    for path in others:
+        path.write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"None of the 8 images could be read; the first: .*\.png"):
+        cli.run([*told, "--skip-bad"])
+
+
+def test_evaluate_says_what_it_does_not_read(trained: Path, tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
+    outside = write_folders(tmp_path / "outside", {"north": 1}, per_class=2)
+    (root / "north" / "more").symlink_to(outside / "north" / "plain")
+    (root / "east").mkdir()
+    (root / "east" / "plain").symlink_to(outside / "north" / "plain")
+    told = ["evaluate", str(trained), "--data", str(root), "--device", "cpu", "--domain"]
+    with pytest.warns(UserWarning, match=r"north: 1 link that leaves the folder is not followed \(north/more\)"):
+        assert cli.run([*told, "north"]) == 0
+    with pytest.raises(UserError, match=r"'east' in .* has no images. Links that leave .*: east/plain"):
+        cli.run([*told, "east"])
 
 
 def test_label_next_can_leave_out_what_cannot_be_read(data: Path, trained: Path, tmp_path: Path) -> None:

@@ -281,6 +281,27 @@ def test_a_site_of_files_that_are_not_read_does_not_vanish_silently(tmp_path: Pa
         task_of(root, unlabeled=["north"])
 
 
+def test_links_that_leave_the_folder_are_told_once(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root")
+    outside = three_sites(tmp_path / "outside")
+    (root / "east").symlink_to(outside / "north")
+    (root / "north" / "bird").symlink_to(outside / "north" / "cat")
+
+    def told(**options: Any) -> list[str]:
+        catalog = scan_folder(root)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for seed in (1, 2):
+                assemble(catalog, labeled="central", test="south", size=16, seed=seed, **options)
+        return [str(warning.message) for warning in caught]
+
+    links = "north: 1 link that leaves the folder is not followed (north/bird)"
+    assert told() == [links, "east is a link that leaves the folder and is not followed"]
+    assert told(unlabeled=["north"]) == [links]
+    with pytest.raises(UserError, match=r"'east' .* east is a link that leaves the folder"):
+        task_of(root, unlabeled=["north", "east"])
+
+
 def test_a_few_other_files_are_no_news(tmp_path: Path) -> None:
     root = three_sites(tmp_path)
     (root / "notes").mkdir()

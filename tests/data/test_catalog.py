@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from trees import three_sites, write_image, write_tree
 
 from proud.data.catalog import scan_csv, scan_folder
+from proud.data.roles import assign_roles, find_domain
 from proud.errors import UserError
 
 
@@ -60,6 +62,62 @@ def test_links_that_leave_or_loop_are_not_followed(tmp_path: Path) -> None:
     ]
     assert {"north/away", "north/cat/leaves.png", "north/cat/loop", "north/cat/self"} <= set(catalog.ignored_links)
     assert "central/dog/there/cat/000.png" in [entry.location for entry in catalog.domains["central"].entries]
+
+
+def test_links_that_leave_a_domain_are_told(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    outside = write_tree(tmp_path / "outside", {"site": {"bird": 1}}) / "site"
+    (root / "central" / "bird").symlink_to(outside / "bird")
+    (root / "central" / "round").symlink_to(root / "central")
+    for number in range(7):
+        (root / "north" / "cat" / f"more{number}.png").symlink_to(outside / "bird" / "000.png")
+    for number in range(10):
+        (root / "north" / f"{number}.heic").touch()
+    (root / "east").mkdir()
+    (root / "east" / "bird").symlink_to(outside / "bird")
+    notices = scan_folder(root).notices
+    assert list(notices) == ["central", "east", "north"]
+    assert notices["central"] == "central: 1 link that leaves the folder is not followed (central/bird)"
+    assert notices["north"].startswith("north: not all files are read (not: 10 .heic; read are .bmp")
+    assert "; 7 links that leave the folder are not followed (north/cat/more0.png, " in notices["north"]
+    assert notices["north"].endswith("and 2 more)")
+    assert "east holds no images and is left out (1 link that leaves the folder" in notices["east"]
+
+
+def test_a_link_in_place_of_a_domain_is_told(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    shutil.move(root / "south", tmp_path / "south")
+    (root / "south").symlink_to(tmp_path / "south")
+    (root / "round").symlink_to(root)
+    catalog = scan_folder(root)
+    assert catalog.notices == {"south": "south is a link that leaves the folder and is not followed"}
+    assert not catalog.domains["south"].entries and "round" not in catalog.domains
+    with pytest.raises(UserError, match=r"no domain 'south' in .*: south is a link that leaves .*: central, north$"):
+        find_domain(catalog, "south")
+    with pytest.raises(UserError, match="no domain 'round'"):
+        find_domain(catalog, "round")
+    with pytest.raises(UserError, match=r"No unlabeled domain is left.* not followed: south"):
+        assign_roles(catalog, "central", None, "north")
+
+
+@pytest.mark.parametrize("names", [("train", "val"), ("Train", "VALID", "test"), ("train", "validation")])
+def test_splits_are_not_taken_for_classes(names: tuple[str, ...], tmp_path: Path) -> None:
+    root = three_sites(tmp_path, 1)
+    write_tree(root / "east", {name: {"cat": 1, "dog": 1} for name in names})
+    (root / "east" / "notes").mkdir()
+    with pytest.raises(UserError, match=r"'east' look like splits and not like classes: .* CSV file with .*`split`"):
+        scan_folder(root)
+
+
+@pytest.mark.parametrize("more", ["east/train/b.png", "east/lorry/freight/b.png", "east/lorry/b.png"])
+def test_classes_may_be_called_train_and_test(more: str, tmp_path: Path) -> None:
+    """Vehicles, say, or test equipment."""
+    for number, place in enumerate(("east/train/a.png", "east/test/a.png", "east/train/express/a.png", more)):
+        write_image(tmp_path / place, number)
+    write_tree(tmp_path / "west", {"train": {"express": 1}})
+    domains = scan_folder(tmp_path).domains
+    assert {entry.label for entry in domains["east"].entries} == {"test", "train", more.split("/")[1]}
+    assert [entry.label for entry in domains["west"].entries] == ["train"]
 
 
 def test_missing_and_empty_roots(tmp_path: Path) -> None:
@@ -124,6 +182,8 @@ def test_csv_split_column(tmp_path: Path) -> None:
         ("path,domain,label\n,a,cat\n", "line 2: no path"),
         ("path,domain,label\ncentral/cat/000.png,,cat\n", "line 2: no domain"),
         ("path,domain,label\ncentral/cat/000.png,a,cat\ncentral/cat/000.png,b,cat\n", "line 3: .* listed before"),
+        ("path,domain,label\ncentral/cat/000.png,a,cat\n./central//cat/000.png,b,cat\n", "line 3: .* listed before"),
+        ("path,domain,label\nnorth/../central/cat/000.png,a,cat\ncentral/cat/000.png,a,cat\n", "before, in line 2"),
         ("path,domain,label\n../outside.png,a,cat\n", "outside the table's folder"),
         ("path,domain,label\ncentral/../../outside.png,a,cat\n", "outside the table's folder"),
         ("path,domain,label\n/etc/hostname,a,cat\n", "outside the table's folder"),

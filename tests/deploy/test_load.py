@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +80,24 @@ def test_find_images_sorts_and_leaves_other_files(tmp_path: Path) -> None:
     assert found == sorted(found)
     assert len(found) == 4
     assert find_images([tmp_path, found[0]]) == found
+
+
+def test_what_is_not_classified_is_told(tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "root", {"a": 0}, per_class=1)
+    outside = write_folders(tmp_path / "outside", {"b": 0}, per_class=1)
+    for number in range(20):
+        (root / f"{number}.heic").touch()
+    with pytest.warns(UserWarning, match=r"root: not all files are read \(not: 20 \.heic; read are \.bmp") as told:
+        assert len(find_images(root)) == 4
+    assert len(told) == 1
+    (root / "a" / "more").symlink_to(outside / "b")
+    with pytest.warns(UserWarning, match=r"a: 1 link that leaves the folder is not followed \(more\)"):
+        assert len(find_images([outside, root / "a"])) == 8
+    shutil.rmtree(root / "a")
+    with pytest.warns(UserWarning, match=r"root holds no images and is left out \(files: 20 \.heic"):
+        assert len(find_images([outside, root])) == 4
+    with pytest.raises(UserError, match=r"No images found in .*root \(files: 20 \.heic; read are .*\)\.$"):
+        find_images(root)
 
 
 def test_saving_replaces_nothing_silently(saved: Path, tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,7 +69,8 @@ def assemble(
     check_numbers(size, val)
     roles = assign_roles(catalog, labeled, unlabeled, test)
     for name, text in catalog.notices.items():
-        if unlabeled is None or name in (labeled, test, *unlabeled):
+        if name not in catalog.told and (unlabeled is None or name in (labeled, test, *unlabeled)):
+            catalog.told.add(name)
             warnings.warn(text, stacklevel=2)
     everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
     return build_task(catalog, roles, **everything, cache=cache, disk=disk)
@@ -114,6 +116,8 @@ def build_task(
         "stored_side": reader.side,
         "classes": list(roles.classes),
         "domains": _domain_report(training_domain, validation, hidden, test),
+        "content": {training_domain.name: digest(f"{row.content} {row.entry.label}" for row in labeled)}
+        | {domain.name: digest(domain.ids) for domain, _ in hidden},
         "skipped": [file._asdict() for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
         "test_images_also_in_training": sum(row.content in trained_on for row in test_rows),
@@ -288,6 +292,11 @@ def _check_survivors(
     for domain in (*(unlabeled for unlabeled, _ in hidden), test):
         if domain is not None and not len(domain):
             raise UserError(f"No usable images are left in the domain {domain.name!r}")
+
+
+def digest(parts: Iterable[str]) -> str:
+    """Changes with any image (or label) that is learned from, and with their order."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _domain_report(

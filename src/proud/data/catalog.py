@@ -18,6 +18,7 @@ from proud.errors import UserError
 SHOWN = 5
 MANY_OTHERS = 10  # files that are no images, in a domain's folder
 BESIDE_IMAGES = frozenset({".txt", ".csv", ".json", ".xml", ".md", ".db", ".html", ".yaml", ".yml", ".ini"})
+SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 
 class Entry(NamedTuple):
@@ -63,7 +64,9 @@ class Catalog:
     held_out: float | None = None
     ignored_links: tuple[str, ...] = field(default=())
     notices: dict[str, str] = field(default_factory=dict)
-    """domain → what is odd about its folder, in a sentence"""
+    """domain → what is odd about its folder, in a sentence; a link in place of a domain is one without images"""
+    told: set[str] = field(default_factory=set)
+    """domains whose notice was given: once is enough for many tasks"""
 
     def source(self, domain: DomainFiles, entry: Entry) -> Path | np.ndarray:
         """Where to read one image from."""
@@ -83,35 +86,87 @@ def scan_folder(root: Path | str) -> Catalog:
     walk = Walk(top)
     domains: dict[str, DomainFiles] = {}
     notices: dict[str, str] = {}
-    for folder in walk.folders(top):
+    folders = walk.folders(top)
+    linked = leaving_links(walk)
+    for folder in folders:
         walk.others.clear()
-        above = len(str(folder)) - len(folder.name)
-        found = [path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder))]
-        found.sort()
-        labels = [names[1] if len(names) > 2 else None for names in (path.split("/", 2) for path in found)]
-        entries = tuple(map(Entry, found, labels))
-        empty = tuple(sorted({sub.name for sub in walk.folders(folder)}.difference(labels)))
-        domains[folder.name] = DomainFiles(folder.name, entries, empty)
-        if odd := _odd(folder.name, len(entries), walk.others):
+        before = len(walk.ignored_links)
+        domain = domains[folder.name] = _read_domain(folder, walk)
+        if odd := not_read(folder.name, len(domain.entries), walk.others, leaving_links(walk, before)):
             notices[folder.name] = odd
     if not any(domain.entries for domain in domains.values()):
         raise UserError(_nothing_found(top, walk))
+    for name in linked:
+        domains[name] = DomainFiles(name, ())
+        notices[name] = f"{name} is a link that leaves the folder and is not followed"
     links = tuple(sorted(set(walk.ignored_links)))
     return Catalog(top.name or str(top), top, domains, ignored_links=links, notices=notices)
 
 
-def _odd(name: str, images: int, others: Counter[str]) -> str:
-    """Images of a kind that is not read must not vanish without a word."""
-    kinds = {suffix: count for suffix, count in others.items() if suffix not in BESIDE_IMAGES}
-    listed = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in sorted(kinds.items())[:5])
-    read = f"read are {' '.join(sorted(IMAGE_SUFFIXES))}"
-    if not images and others and not kinds:
-        return ""  # a folder of notes
+def _read_domain(folder: Path, walk: Walk) -> DomainFiles:
+    above = len(str(folder)) - len(folder.name)
+    found = [path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder))]
+    found.sort()
+    labels = [names[1] if len(names) > 2 else None for names in (path.split("/", 2) for path in found)]
+    _refuse_splits(folder.name, found, {label for label in labels if label is not None})
+    empty = tuple(sorted({sub.name for sub in walk.folders(folder)}.difference(labels)))
+    return DomainFiles(folder.name, tuple(map(Entry, found, labels)), empty)
+
+
+def _refuse_splits(name: str, found: Sequence[str], labels: set[str]) -> None:
+    """`train/<class>/*` and `test/<class>/*` are not two classes; `train/*` and `test/*` may be."""
+    if len(labels) < 2 or any(label.lower() not in SPLITS for label in labels):
+        return
+    if {path.split("/", 2)[1] for path in found if path.count("/") > 2} == labels:
+        raise UserError(
+            f"The folders {', '.join(sorted(labels))} of the domain {name!r} look like splits and not like classes: "
+            "proud splits the labeled domain itself. Put the class folders directly below the domain, or give a CSV "
+            "file with a column `split`."
+        )
+
+
+def leaving_links(walk: Walk, start: int = 0) -> list[str]:
+    """The links, from the one numbered `start`, that lead out of the folder; those that lead back lose no image."""
+    links = sorted(set(walk.ignored_links[start:]))
+    return [link for link in links if not Path(os.path.realpath(walk.root / link)).is_relative_to(walk.real_root)]
+
+
+def not_read(name: str, images: int, others: Counter[str], links: Sequence[str]) -> str:
+    """A sentence if much of a folder is not read, else '': images must not vanish without a word."""
+    files = _foreign(others)
     if not images:
-        return f"{name} holds no images and is left out" + (f" (files: {listed}; {read})" if listed else "")
-    if sum(kinds.values()) < MANY_OTHERS:
-        return ""
-    return f"{name}: not all files are read (not: {listed}; {read})"
+        notes_only = others and not files and not links
+        return "" if notes_only else f"{name} holds no images and is left out{found_instead(others, links)}"
+    told = []
+    if sum(files.values()) >= MANY_OTHERS:
+        told.append(f"not all files are read (not: {_listed(files)})")
+    if links:
+        told.append(_not_followed(links))
+    return f"{name}: {'; '.join(told)}" if told else ""
+
+
+def found_instead(others: Counter[str], links: Sequence[str]) -> str:
+    """In brackets, what there is where no image is."""
+    files = _foreign(others)
+    told = [f"files: {_listed(files)}"] if files else []
+    if links:
+        told.append(_not_followed(links))
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _foreign(others: Counter[str]) -> dict[str, int]:
+    """Suffix → how many files; without those that usually lie beside images."""
+    return {suffix: count for suffix, count in sorted(others.items()) if suffix not in BESIDE_IMAGES}
+
+
+def _listed(files: dict[str, int]) -> str:
+    kinds = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in list(files.items())[:SHOWN])
+    return f"{kinds}; read are {' '.join(sorted(IMAGE_SUFFIXES))}"
+
+
+def _not_followed(links: Sequence[str]) -> str:
+    many = f"{len(links)} links that leave the folder are" if len(links) > 1 else "1 link that leaves the folder is"
+    return f"{many} not followed ({some(links)})"
 
 
 def _nothing_found(root: Path, walk: Walk) -> str:
@@ -135,19 +190,20 @@ def scan_csv(path: Path | str) -> Catalog:
     entries: dict[str, list[Entry]] = {}
     for line, row in rows:
         location, domain, split = row["path"], row["domain"], row.get("split") or None
+        place = os.path.normpath(Path(real_folders.base, location))
         if not location or not domain:
             problems.append(f"line {line}: no {'path' if not location else 'domain'}")
         elif split not in (None, "train", "val"):
             problems.append(f"line {line}: split {split!r} is neither 'train' nor 'val' nor empty")
-        elif location in seen:
-            problems.append(f"line {line}: {location} is listed before, in line {seen[location]}")
+        elif place in seen:
+            problems.append(f"line {line}: {location} is listed before, in line {seen[place]}")
         elif (there := real_folders.hold(base / location)) is False:
             problems.append(f"line {line}: {location} is outside the table's folder")
         elif not there:
             problems.append(f"line {line}: there is no file {location}")
         else:
             entries.setdefault(domain, []).append(Entry(location, row["label"] or None, split))
-        seen.setdefault(location, line)
+        seen.setdefault(place, line)
     for domain, found in entries.items():
         if len({entry.split is None for entry in found}) > 1:
             problems.append(f"domain {domain}: some rows state a split and some do not")

@@ -24,8 +24,8 @@ def assign_roles(
     """`unlabeled` None: all the other domains. `more_unlabeled`: further ones come from elsewhere."""
     if test is not None and labeled == test:
         raise UserError(f"{labeled!r} is both the labeled and the test domain; they must differ. {_there_are(catalog)}")
-    source = _with_images(catalog, labeled)
-    target = None if test is None else _with_images(catalog, test)
+    source = with_images(catalog, labeled)
+    target = None if test is None else with_images(catalog, test)
     if unlabeled is None:
         names = [name for name, domain in catalog.domains.items() if name not in (labeled, test) and domain.entries]
     else:
@@ -36,9 +36,10 @@ def assign_roles(
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise UserError(f"Listed twice among the unlabeled domains: {', '.join(repeated)}")
-    others = tuple(_with_images(catalog, name) for name in names)
+    others = tuple(with_images(catalog, name) for name in names)
     if not others and not more_unlabeled:
-        raise UserError(f"No unlabeled domain is left: at least one is needed. {_there_are(catalog)}")
+        hint = _not_followed(_linked(catalog))
+        raise UserError(f"No unlabeled domain is left: at least one is needed.{hint} {_there_are(catalog)}")
     classes = _classes(source)
     if target is not None:
         _check_test_labels(target, source.name, classes)
@@ -54,6 +55,11 @@ def sort_classes(labels: set[str]) -> tuple[str, ...]:
 
 def find_domain(catalog: Catalog, name: str) -> DomainFiles:
     """The domain of exactly this name, or an error that lists those there are."""
+    if name in _linked(catalog):
+        raise UserError(
+            f"There is no domain {name!r} in {where(catalog)}: {catalog.notices[name]}. Put the folder itself in its "
+            f"place. {_there_are(catalog)}"
+        )
     if name in catalog.domains:
         return catalog.domains[name]
     close = difflib.get_close_matches(name.lower(), [known.lower() for known in catalog.domains], n=1)
@@ -66,13 +72,21 @@ def where(catalog: Catalog) -> str:
     return catalog.name if catalog.root is None else str(catalog.root)
 
 
-def _with_images(catalog: Catalog, name: str) -> DomainFiles:
+def with_images(catalog: Catalog, name: str) -> DomainFiles:
     domain = find_domain(catalog, name)
     if not domain.entries:
         links = [link for link in catalog.ignored_links if link == name or link.startswith(f"{name}/")]
-        hint = f" Links that leave the data folder are not followed: {some(links)}." if links else ""
-        raise UserError(f"The domain {name!r} in {where(catalog)} has no images.{hint}")
+        raise UserError(f"The domain {name!r} in {where(catalog)} has no images.{_not_followed(links)}")
     return domain
+
+
+def _linked(catalog: Catalog) -> list[str]:
+    """Links in place of a domain."""
+    return [link for link in catalog.ignored_links if link in catalog.domains]
+
+
+def _not_followed(links: Sequence[str]) -> str:
+    return f" Links that leave the data folder are not followed: {some(links)}." if links else ""
 
 
 def _there_are(catalog: Catalog) -> str:

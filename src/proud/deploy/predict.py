@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proud.data.arrays import channels_last
+from proud.data.catalog import found_instead, leaving_links, not_read
 from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
 from proud.data.walk import Walk
 from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
@@ -132,16 +134,27 @@ def is_files(images: Any) -> bool:
 def find_images(where: str | Path | Sequence[str | Path]) -> list[Path]:
     """Image files: those named, and those anywhere below the named folders, sorted by path."""
     found: list[Path] = []
+    told: list[str] = []
+    others: Counter[str] = Counter()
+    links: list[str] = []
     places = [Path(where)] if isinstance(where, str | Path) else [Path(path) for path in where]
     for path in places:
         if path.is_dir():
-            found += sorted(Walk(path).images(path))
+            walk = Walk(path)
+            images = sorted(walk.images(path))
+            away = leaving_links(walk)
+            told.append(not_read(str(path), len(images), walk.others, away))
+            found += images
+            others += walk.others
+            links += away
         elif path.is_file():
             found.append(path)
         else:
             raise UserError(f"{path}: no such file or folder.")
     if not found:
-        raise UserError(f"No images found in {', '.join(str(path) for path in places)}.")
+        raise UserError(f"No images found in {', '.join(str(path) for path in places)}{found_instead(others, links)}.")
+    for text in filter(None, told):
+        warnings.warn(text, stacklevel=2)
     return list(dict.fromkeys(found))
 
 
@@ -171,6 +184,10 @@ def predict_files(
     if bad and not skip_bad:
         raise bad_files_error(bad)
     return rows, bad
+
+
+def none_readable(bad: Sequence[BadFile]) -> UserError:
+    return UserError(f"None of the {len(bad)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
 
 
 def write_predictions(path: Path, rows: list[dict[str, Any]]) -> None:
