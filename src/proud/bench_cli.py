@@ -113,8 +113,10 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
     from proud.bench.parallel import work_side_by_side
     from proud.bench.results import Results
     from proud.bench.worker import Tasks, check_folder, work
-    from proud.config import Options
+    from proud.config import Options, at_least
 
+    at_least(0, minutes=arguments.minutes)
+    at_least(1, parallel=arguments.parallel, eval_every=arguments.eval_every)
     catalog, plan = prepare(arguments)
     for name, text in catalog.notices.items():
         if not catalog.domains[name].entries:  # the others are told of when they are read

@@ -20,7 +20,7 @@ from proud.errors import UserError
 from proud.live import TrainingBar
 from proud.methods.group import ALONE, Group
 from proud.training import loop
-from proud.training.files import read_json
+from proud.training.files import check_writable, read_json
 from proud.training.run import Stopped, default_folder, read_run
 from proud.training.run import train as train_run
 
@@ -248,6 +248,7 @@ def predict(arguments: PredictArguments) -> int:
         raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
     if not arguments.images:
         raise UserError("Name the images or folders to classify: proud predict RUN IMAGES --out predictions.csv")
+    check_writable(arguments.out)
     model = load_model(arguments.run, arguments.device)
     files = find_images(arguments.images)
     asked = Asked(arguments.coverage, arguments.risk, arguments.sets)

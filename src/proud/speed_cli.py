@@ -27,26 +27,27 @@ class SpeedArguments:
     """where to compute"""
     threads: Annotated[int, word("INT", "(default: half the cores)")] = 0
     """CPU threads"""
-    out: Annotated[str, word("FILE", "(default: none)")] = ""
+    out: Annotated[str, word("FILE", "(default: runs/speed-<data>-<method>.json)")] = ""
     """JSON file for all numbers, with versions, device and command"""
 
 
 def speed(arguments: SpeedArguments) -> int:
     from proud.speed import measure
-    from proud.training.files import write_json
+    from proud.training.files import check_writable, write_json
     from proud.training.machine import choose_device, choose_threads, environment
 
+    out = Path(arguments.out or f"runs/speed-{arguments.data}-{arguments.method}.json")
+    check_writable(out)
     device = choose_device(arguments.device)
     threads = choose_threads(arguments.threads)
     found = measure(arguments.data, arguments.method, device, arguments.seconds, arguments.full)
     found |= environment(device) | {"threads": threads, "command": shlex.join(["proud", *sys.argv[1:]])}
-    if arguments.out:
-        write_json(Path(arguments.out), found)
-    show(found)
+    write_json(out, found)
+    show(found, out)
     return 0
 
 
-def show(found: dict[str, Any]) -> None:
+def show(found: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -97,3 +98,4 @@ def show(found: dict[str, Any]) -> None:
             f"Loss curve of the plain loop, fp32, {same['steps']} steps, largest relative difference from "
             f"{', '.join(differences)}."
         )
+    console.print(f"All numbers: {out}", markup=False, soft_wrap=True)

@@ -164,6 +164,12 @@ def test_a_stopped_run_goes_on_where_it_was(arguments: Make, monkeypatch: pytest
     assert len(records) == 7 and len(rows_of(arguments())) == 1
 
 
+@pytest.mark.parametrize(("name", "value"), [("minutes", -1.0), ("parallel", 0), ("eval_every", 0)])
+def test_numbers_that_mean_nothing_are_refused(arguments: Make, name: str, value: float) -> None:
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} must be at least"):
+        bench(arguments(**{name: value}))
+
+
 def test_minutes_end_a_bench_in_time(arguments: Make) -> None:
     long = arguments(epochs=100_000, minutes=0.02)
     began = time.monotonic()

@@ -10,6 +10,7 @@ import torch
 
 from proud import speed
 from proud.cli import run
+from proud.errors import UserError
 
 TINY = {"labeled": 40, "unlabeled": (24, 30), "test": 10, "classes": 3, "model": "digits", "size": 16}
 
@@ -32,6 +33,19 @@ def test_measures_shows_and_keeps(method: str, tmp_path: Path, capsys: pytest.Ca
         assert [row["domains"] for row in found["scaling"]] == [2, 4, 8] and "8 unlabeled domains" in shown
         assert found["images_per_step"] == 4 * found["batch_size"]  # mixed pairs and copies; originals of both sides
         assert 0 < found["plain"]["dapp_ms"] < found["plain"]["epoch_begin_ms"]
+
+
+def test_without_out_the_numbers_are_kept_among_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["speed", "--data", "embedded", "--method", "erm", "--device", "cpu"]) == 0
+    assert json.loads((tmp_path / "runs" / "speed-embedded-erm.json").read_text())["method"] == "erm"
+
+
+def test_a_place_that_cannot_be_written_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "measure", lambda *_: pytest.fail("measured first"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write"):
+        run(["speed", "--device", "cpu", "--out", str(tmp_path / "file" / "speed.json")])
 
 
 def test_a_rounding_grows_and_nothing_stays_nothing() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -171,6 +172,13 @@ def test_domain_folders_that_are_links_out_are_explained(tmp_path: Path) -> None
     (root / "images" / "sketch").symlink_to(tmp_path / "sketch")
     with pytest.raises(UserError, match=r"lacks sketch.*not followed: images/sketch"):
         catalog_for("pacs", root)
+
+
+def test_a_split_without_one_half_is_refused(tmp_path: Path) -> None:
+    digits_tree(tmp_path)
+    shutil.rmtree(tmp_path / "svhn" / "val")
+    with pytest.raises(UserError, match="no val images of svhn"):
+        catalog_for("digits-dg", tmp_path)
 
 
 def test_check_counts_and_advises(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def benchmark_catalog(name: str, root: Path | str) -> Catalog:
     unsplit = [domain for domain in domains if not domains[domain].ships_split]
     if unsplit and (len(unsplit) < len(domains) or benchmark.name == "digits-dg"):
         raise UserError(f"{benchmark.name} in {top}: no train/val split for {', '.join(unsplit)}. {benchmark.layout}")
+    for split in () if unsplit else ("train", "val"):
+        without = [
+            name for name, domain in domains.items() if not any(entry.split == split for entry in domain.entries)
+        ]
+        if without:
+            raise UserError(f"{benchmark.name} in {top}: no {split} images of {', '.join(without)}. {benchmark.layout}")
     return Catalog(benchmark.name, top, domains, held_out=HELD_OUT if unsplit else None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,14 @@ def telling_why(path: Path) -> Iterator[None]:
         raise UserError(
             f"Cannot write {path}: {error.strerror or error}. What was written before is intact."
         ) from error
+
+
+def check_writable(path: Path) -> None:
+    """Before long work: can its result be written there?"""
+    with telling_why(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
 
 
 def write_json(path: Path, value: Any) -> None:
