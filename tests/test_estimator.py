@@ -138,6 +138,32 @@ def test_whole_numbers_as_labels() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*are called")
+def test_lists_of_images_of_any_size(fitted: ProUD) -> None:
+    images, labels = toy_images(0, 3)
+    other_sizes = [np.asarray(Image.fromarray(image).resize((30 + row, 40))) for row, image in enumerate(images)]
+    as_pictures = [Image.fromarray(image) for image in images]
+    assert fitted.predict(as_pictures).tolist() == fitted.predict(images).tolist()
+    assert len(fitted.predict(other_sizes)) == len(images)
+    assert len(fitted.predict([images[0].transpose(2, 0, 1), images[1][..., 0]])) == 2
+    short = SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}
+    one = ProUD(**short).fit((as_pictures, labels), [list(toy_images(1, 2)[0])])
+    assert same(one, ProUD(**short).fit((images, labels), [toy_images(1, 2)[0]]))
+    assert len(ProUD(**short).fit((other_sizes, labels), [other_sizes]).classes_) == len(CLASSES)
+
+
+def test_lists_that_are_no_images(fitted: ProUD) -> None:
+    images, labels = toy_images(0, 2)
+    with pytest.raises(UserError, match=r"image 2 of 'images' has the shape \[4, 5, 6\]"):
+        fitted.predict([images[0], np.zeros((4, 5, 6), np.uint8)])
+    with pytest.raises(UserError, match="image 1 of 'images' is float64"):
+        fitted.predict([images[0] / 255])
+    with pytest.raises(UserError, match="no images"):
+        fitted.predict([])
+    with pytest.raises(UserError, match="domain 1 is a pair"):
+        ProUD(**SHORT).fit((images, labels), [(images, labels)])
+
+
+@pytest.mark.filterwarnings("ignore:.*are called")
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     data = {"labeled": toy_images(0, 2), "unlabeled": [toy_images(1, 2)[0]]}
     short = SHORT | {"pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"}

@@ -102,9 +102,11 @@ class ProUD:
     def fit(self, labeled: Any, unlabeled: Any, test: Any = None) -> Self:
         """Train.
 
-        labeled: a folder of class folders, a pair (uint8 images, labels), or a `LabeledDomain`.
-        unlabeled: a list of folders of images, uint8 arrays, or `UnlabeledDomain`s.
+        labeled: a folder of class folders, a pair (images, labels), or a `LabeledDomain`.
+        unlabeled: a list of domains: folders of images, images, or `UnlabeledDomain`s.
         test: like `labeled`, an unseen domain; it is measured on and changes nothing else.
+
+        Images are one uint8 array, or a list of arrays or PIL images of any sizes.
         """
         import torch
 
@@ -184,7 +186,7 @@ class ProUD:
     # ---- using what was learned
 
     def predict(self, images: Any) -> np.ndarray:
-        """The label of each image: uint8 arrays, files, or a folder (its images sorted by path)."""
+        """The label of each image: an array, a list of images, files, or a folder (its images sorted by path)."""
         probabilities = self.predict_proba(images)
         return self.classes_[probabilities.argmax(1)]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proud.config import choose_model
-from proud.data.arrays import assemble_arrays
+from proud.data.arrays import assemble_arrays, channels_last
 from proud.data.assemble import assemble
 from proud.data.catalog import Catalog, DomainFiles, Entry, found_instead, leaving_links, not_read, some
 from proud.data.domain import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
@@ -114,6 +114,8 @@ def _native_side(source: Any) -> int:
     if isinstance(source, DomainFiles):
         return native_side(Catalog("folder", None, {source.name: source}), source.name)
     images = source[0] if isinstance(source, Sequence) and source else getattr(source, "images", source)
+    if isinstance(source, tuple) and isinstance(images, list):
+        return min(min(image.shape[:2]) for image in channels_last("labeled", images))
     shape = tuple(getattr(images, "shape", ()))
     if len(shape) not in (3, 4):
         raise UserError("labeled must be a folder of class folders, a pair (images, labels), or a LabeledDomain.")

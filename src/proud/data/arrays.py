@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proud.data.assemble import build_task, check_numbers
@@ -17,8 +18,8 @@ from proud.data.roles import assign_roles
 from proud.data.store import decode_all, stored_side
 from proud.errors import UserError
 
-Images = np.ndarray | Tensor
-"""uint8, [N,H,W,C] or [N,C,H,W], with 1 or 3 channels."""
+Images = np.ndarray | Tensor | list[Any]
+"""uint8, [N,H,W,C] or [N,C,H,W], with 1 or 3 channels; or a list of such images and PIL's, of any sizes."""
 
 Labels = Sequence[Any] | np.ndarray | Tensor
 """One whole number or one string for each image."""
@@ -48,6 +49,8 @@ def assemble_arrays(
             ready[item.name] = item
         elif isinstance(item, LabeledDomain):
             domains.append(_labeled_domain(item.name, item))
+        elif isinstance(item, tuple):
+            raise UserError(f"The unlabeled domain {number} is a pair: give its images alone, for labels are not used")
         else:
             images = channels_last(f"unlabeled {number}", item)
             domains.append(array_domain(f"unlabeled {number}", images, [None] * len(images)))
@@ -108,9 +111,13 @@ def _labeled_domain(default_name: str, given: tuple[Images, Labels] | LabeledDom
     return array_domain(default_name, images, labels)
 
 
-def channels_last(name: str, images: Images) -> np.ndarray:
-    """A view [N,H,W,1 or 3] of the same memory."""
-    pixels = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
+def channels_last(name: str, images: Images) -> np.ndarray | list[np.ndarray]:
+    """A view [N,H,W,1 or 3] of the same memory, or a list of such [H,W,1 or 3]."""
+    if isinstance(images, list):
+        if not images:
+            raise UserError(f"There are no images in {name!r}")
+        return [_one_image(f"image {row + 1} of {name!r}", image) for row, image in enumerate(images)]
+    pixels = _pixels(images)
     if pixels.dtype != np.uint8:
         raise UserError(f"The images of {name!r} are {pixels.dtype}; they must be uint8 (0 to 255)")
     if pixels.ndim == 3 and pixels.shape[2] not in (1, 3):  # grey images without a channel dimension
@@ -123,6 +130,25 @@ def channels_last(name: str, images: Images) -> np.ndarray:
         f"The images of {name!r} have the shape {list(pixels.shape)}; "
         "expected [N,H,W] or, with 1 or 3 channels, [N,H,W,C] or [N,C,H,W]"
     )
+
+
+def _one_image(name: str, image: Any) -> np.ndarray:
+    pixels = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else _pixels(image)
+    if pixels.dtype != np.uint8:
+        raise UserError(f"{name} is {pixels.dtype}; it must be uint8 (0 to 255)")
+    if pixels.ndim == 2:
+        return pixels[..., None]
+    if pixels.ndim == 3 and pixels.shape[2] in (1, 3):
+        return pixels
+    if pixels.ndim == 3 and pixels.shape[0] in (1, 3):
+        return pixels.transpose(1, 2, 0)
+    raise UserError(
+        f"{name} has the shape {list(pixels.shape)}; expected [H,W] or, with 1 or 3 channels, [H,W,C] or [C,H,W]"
+    )
+
+
+def _pixels(images: Any) -> np.ndarray:
+    return images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
 
 
 def _label_names(name: str, labels: Labels) -> list[str]:

@@ -36,7 +36,7 @@ class DomainFiles:
     name: str
     entries: tuple[Entry, ...]
     empty_classes: tuple[str, ...] = ()
-    pixels: np.ndarray | None = None
+    pixels: np.ndarray | list[np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         """Names of domains and classes go into many files: they must be text. Names of images may be anything."""
@@ -272,8 +272,8 @@ class _RealFolders:
         return Path(os.path.realpath(path)).is_relative_to(self.base)
 
 
-def array_domain(name: str, images: np.ndarray, labels: Sequence[str | None]) -> DomainFiles:
-    """A domain whose pixels [N,H,W,1 or 3] uint8 are in memory."""
+def array_domain(name: str, images: np.ndarray | list[np.ndarray], labels: Sequence[str | None]) -> DomainFiles:
+    """A domain whose pixels [N,H,W,1 or 3] uint8 are in memory, or a list of images of any sizes."""
     entries = tuple(Entry(str(row), label) for row, label in enumerate(labels))
     return DomainFiles(name, entries, pixels=images)
 

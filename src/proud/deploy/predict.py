@@ -62,7 +62,8 @@ class Model:
         return features.cpu(), logits.cpu()
 
     def predict_proba(self, images: Any) -> np.ndarray:
-        """Class probabilities [N, K] of uint8 arrays, files, or all images of a folder (in `find_images` order).
+        """Class probabilities [N, K] of uint8 arrays, a list of images (arrays or PIL's, of any sizes), files, or
+        all images of a folder (in `find_images` order).
 
         They are calibrated if the model was trained with validation images.
         """
