@@ -69,8 +69,10 @@ def refuse_difference(folder: Path, stored: dict[str, Any], now: dict[str, Any])
 def refuse_other_data(folder: Path, stored: dict[str, Any], now: dict[str, Any]) -> None:
     """A run goes on with the images it began with."""
     difference = config_difference(stored["domains"], now["domains"])
-    was, now_is = stored.get("content", {}), now.get("content", {})  # older runs have none
-    difference += [f"{name}: other images or labels" for name in was if name in now_is and was[name] != now_is[name]]
+    was = stored.get("content")
+    if isinstance(was, dict):  # older runs have none
+        other = [name for name, digest in now.get("content", {}).items() if was.get(name, digest) != digest]
+        difference += [f"{name}: other images or labels" for name in other]
     if difference or stored["classes"] != now["classes"]:
         lines = "\n  ".join(difference or ["the classes differ"])
         raise UserError(
