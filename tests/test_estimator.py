@@ -151,6 +151,25 @@ def test_lists_of_images_of_any_size(fitted: ProUD) -> None:
     assert len(ProUD(**short).fit((other_sizes, labels), [other_sizes]).classes_) == len(CLASSES)
 
 
+def test_pictures_in_memory_are_what_their_files_are(fitted: ProUD, tmp_path: Path) -> None:
+    pixels = toy_images(0, 1)[0][0]
+    alpha = np.dstack([pixels, np.full(pixels.shape[:2], 90, np.uint8)])
+    deep = pixels[..., 0].astype(np.uint16) * 200
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.fromarray(alpha).save(tmp_path / "alpha.png")
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    Image.fromarray(deep).save(tmp_path / "deep.tif")
+    Image.fromarray(pixels).convert("P").save(tmp_path / "palette.png", transparency=3)
+    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=turned)
+    for path in sorted(tmp_path.iterdir()):
+        with Image.open(path) as picture:
+            found = fitted.predict_proba([picture])
+        assert np.allclose(found, fitted.predict_proba([path]), atol=1e-5), path.name
+    with pytest.raises(UserError, match="floating-point"):
+        fitted.predict([Image.fromarray(pixels[..., 0].astype(np.float32))])
+
+
 def test_lists_that_are_no_images(fitted: ProUD) -> None:
     images, labels = toy_images(0, 2)
     with pytest.raises(UserError, match=r"image 2 of 'images' has the shape \[4, 5, 6\]"):

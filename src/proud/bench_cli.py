@@ -115,7 +115,7 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
     from proud.bench.worker import Tasks, check_folder, work
     from proud.config import Options, at_least
 
-    at_least(0, minutes=arguments.minutes)
+    at_least(0, minutes=arguments.minutes, equal_budget=arguments.equal_budget)
     at_least(1, parallel=arguments.parallel, eval_every=arguments.eval_every)
     catalog, plan = prepare(arguments)
     for name, text in catalog.notices.items():
@@ -199,6 +199,9 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
     from proud.data.native import native_side
 
     methods, seeds, pairs = parse_methods(arguments.methods), parse_seeds(arguments.seeds), parse_pairs(arguments.set)
+    for key, given in (("epochs", arguments.epochs), ("pretrain_epochs", arguments.pretrain_epochs + 1)):
+        if given and key in pairs:
+            raise UserError(f"--{key.replace('_', '-')} and --set {key}=… are both given: leave one out.")
     if arguments.epochs:
         pairs["epochs"] = str(arguments.epochs)
     if arguments.pretrain_epochs >= 0:
@@ -262,6 +265,9 @@ def show_tables(arguments: BenchArguments, console: Console) -> int:
 
     paths = arguments.results or (out_folder(arguments) / "results.jsonl",)
     rows = [row for path in paths for row in read_rows(path)]
-    text = write_tables(bench_name(arguments.name), rows, paths[0].with_suffix(""), note=arguments.note)
+    name = bench_name(arguments.name)
+    if other := sorted({row["bench"] for row in rows} - {name}):
+        console.print(f"Left out, for they are not of {name}: results of {', '.join(other)}", markup=False)
+    text = write_tables(name, rows, paths[0].with_suffix(""), note=arguments.note)
     console.print(text, soft_wrap=True, markup=False, highlight=False)
     return 0

@@ -129,6 +129,7 @@ LEAST |= dict.fromkeys(("pretrain_epochs", "weight_decay", "alpha", "ema_decay",
 LEAST |= dict.fromkeys(("classifier", "balance", "warp"), 0)
 
 
+POSITIVE = {"lr", "style_lr", "mixup", "pml_tau", "spread", "tau_uncertainty", "tau_ratio"}
 KINDS: dict[str, tuple[type, ...]] = {"int": (Integral,), "float": (Real,), "bool": (bool,), "str": (str,)}
 
 
@@ -150,8 +151,7 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
         value = getattr(method, field.name)
         if field.name in LEAST:
             at_least(LEAST[field.name], **{field.name: value})
-        positive = field.name.startswith(("tau_", "lr", "mixup", "pml_tau", "spread")) and not isinstance(value, bool)
-        if positive and not 0 < value < math.inf:
+        if field.name in POSITIVE and not 0 < value < math.inf:
             raise UserError(f"{flag(field.name)} must be positive, got {value}.")
 
 

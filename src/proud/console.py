@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import time
@@ -104,9 +105,18 @@ def show_sites(folder: Path) -> None:
     if any(site["verdict"] != "sound" for site in sites):
         console.print(
             f"diagnosis.json names the images to look at; a few labels may help: [bold]proud label-next "
-            f"{escape(shlex.quote(str(folder)))} --out extra.csv[/bold]",
+            f"{escape(shlex.quote(str(folder)))} --out {new_table()}[/bold]",
             soft_wrap=True,
         )
+
+
+def new_table() -> str:
+    """A name that no file has yet: the labels of an earlier round may be in one."""
+    name, number = "extra.csv", 1
+    while os.path.lexists(name):
+        number += 1
+        name = f"extra-{number}.csv"
+    return name
 
 
 def _domain_result(result: dict[str, Any], name: str, role: str) -> str:
@@ -210,6 +220,9 @@ def evaluate(arguments: EvaluateArguments) -> int:
     show_trust(row["trust"], arguments)
     if row["trained_on"]:
         show_warning(f"{arguments.domain} is the labeled domain: the model learned from most of these images.")
+    if row["known"]:
+        images = "1 of these images" if row["known"] == 1 else f"{row['known']} of these images"
+        show_warning(f"The model learned from {images}: it was told their labels (--labels).")
     return 0
 
 
@@ -248,10 +261,10 @@ def predict(arguments: PredictArguments) -> int:
         raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
     if not arguments.images:
         raise UserError("Name the images or folders to classify: proud predict RUN IMAGES --out predictions.csv")
+    asked = Asked(arguments.coverage, arguments.risk, arguments.sets)
     check_writable(arguments.out)
     model = load_model(arguments.run, arguments.device)
     files = find_images(arguments.images)
-    asked = Asked(arguments.coverage, arguments.risk, arguments.sets)
     about = promise(model.trust, asked)
     rows, bad = predict_files(model, files, asked=asked, skip_bad=arguments.skip_bad, progress=True)
     if not rows:

@@ -168,6 +168,23 @@ def test_damage_is_found_and_only_its_piece_made_again(
     assert len(decoded) == again
 
 
+def test_other_images_of_the_same_names_sizes_and_times_have_a_cache_of_their_own(tmp_path: Path) -> None:
+    for root, seed in (("first", 1), ("second", 2)):
+        random = np.random.default_rng(seed)
+        for domain in ("one", "two", "three"):
+            for number in range(4):
+                path = tmp_path / root / domain / "ab"[number % 2] / f"{number}.bmp"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(random.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(path)
+                os.utime(path, (0, 0))
+    for root in ("first", "second"):
+        there, fresh = (
+            assemble(scan_folder(tmp_path / root), labeled="one", test=None, size=16, seed=1, disk=disk)
+            for disk in (str(tmp_path / "cache"), "none")
+        )
+        assert torch.equal(there.training.labeled.images, fresh.training.labeled.images)
+
+
 def test_training_is_the_same_bit_for_bit(data: Path, tmp_path: Path) -> None:
     run = RunConfig(str(data), labeled="one", test="three", model="digits", size=16)
     settings = toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -90,9 +91,9 @@ def test_what_is_asked_matters(run: Path) -> None:
     ]
     assert sizes == sorted(sizes)
     assert len(answers(model, images, Asked(sets="aps"))) == len(images)
-    for wrong in (Asked(coverage=1.0), Asked(coverage=0.2), Asked(risk=0.0), Asked(risk=1.5)):
+    for wrong in ({"coverage": 1.0}, {"coverage": 0.2}, {"coverage": math.nan}, {"risk": 0.0}, {"risk": math.inf}):
         with pytest.raises(UserError, match="must lie between"):
-            answers(model, images, wrong)
+            Asked(**wrong)
 
 
 def test_saving_keeps_all_of_it(plus: Path, tmp_path: Path) -> None:
@@ -139,7 +140,14 @@ def test_damaged_calibration_is_refused(run: Path, tmp_path: Path) -> None:
 def test_round_trip_and_what_too_few_images_promise() -> None:
     generator = torch.Generator().manual_seed(3)
     trust = fit_trust(torch.randn(8, 3, generator=generator), torch.arange(8) % 3)
-    assert read_trust(json.loads(json.dumps(trust.as_json()))) == trust
+    stored = trust.as_json()
+    assert read_trust(json.loads(json.dumps(stored))) == trust
+    nothing = [math.nan] * len(stored["thresholds"])
+    for damage in ({"thresholds": nothing}, {"temperature": 1e-320}, {"images": math.inf}, {"images": "9"}):
+        with pytest.raises(ValueError, match="damaged"):
+            read_trust(stored | damage)
+    with pytest.raises(ValueError, match="damaged"):
+        read_trust(stored | {"quantiles": {name: [math.nan] * len(q) for name, q in stored["quantiles"].items()}})
     assert trust.quantile(0.99) == float("inf")  # eight images cannot tell 99 %: every class is in the set
     text = promise(trust, Asked(risk=0.01))
     assert "All are marked abstain: on the 8 validation images a risk of 1 % cannot be shown" in text

@@ -196,10 +196,122 @@ def test_from_label_next_back_into_training(method: str, folders: Path, tmp_path
     assert not all(torch.equal(runs[0][key], runs[1][key]) for key in runs[0])
     with pytest.raises(UserError, match="'erm' has no use for labels"):
         cli.run([*data, "--method", "erm", "--out", str(tmp_path / "x"), "--labels", str(extra)])
-    # the next question leaves out what is answered
+    # the next question begins with what is answered, and asks for none of it again
     again = tmp_path / "more.csv"
     assert cli.run(["label-next", str(tmp_path / "second"), "--k", "3", "--out", str(again), "--device", "cpu"]) == 0
-    assert not {row.split(",")[0] for row in again.read_text().splitlines()[1:]} & {row.split(",")[0] for row in rows}
+    told, asked = again.read_text().splitlines()[:7], again.read_text().splitlines()[7:]
+    assert told == [header, *filled]
+    assert len(asked) == 6 and all(row.split(",")[2] == "" for row in asked)
+    assert not {row.split(",")[0] for row in asked} & {row.split(",")[0] for row in rows}
+    assert len(read_labels(again)) == 6
+
+
+@pytest.fixture
+def second(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was told two labels of north, started in the folder above its data."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "extra.csv", "north/plain/003.png,north,plain", "north/down/002.png,north,down")
+    told = ["train", "--data", "data", "--labeled", "central", "--test", "none", "--labels", "extra.csv"]
+    assert cli.run([*told, *FLAGS.split(), "--out", "second"]) == 0
+    return tmp_path / "second"
+
+
+def test_told_labels_are_never_written_over(
+    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from proud.console import show_sites
+
+    before = (tmp_path / "extra.csv").read_text()
+    (tmp_path / "link.csv").symlink_to("extra.csv")
+    asking = ["label-next", str(second), "--k", "1", "--device", "cpu", "--out"]
+    for out in ("extra.csv", "second/../extra.csv", "link.csv"):
+        for more in ([], ["--overwrite"]):
+            with pytest.raises(UserError, match="holds the labels that the run was trained with: choose another name"):
+                cli.run([*asking, out, *more])
+    assert (tmp_path / "extra.csv").read_text() == before
+    (second / "diagnosis.json").write_text('[{"text": "north: look", "verdict": "doubtful"}]')
+    for name in ("extra-2.csv", "extra-3.csv"):
+        capsys.readouterr()
+        show_sites(second)
+        assert capsys.readouterr().out.strip().endswith(f"--out {name}")
+        (tmp_path / name).touch()
+    assert cli.run([*asking, "extra-2.csv", "--overwrite"]) == 0
+    rows = (tmp_path / "extra-2.csv").read_text().splitlines()
+    assert rows[1:3] == ["north/plain/003.png,north,plain,,,", "north/down/002.png,north,down,,,"]
+    assert len(rows) == 5
+    monkeypatch.chdir(second)
+    with pytest.raises(UserError, match=r"trained with --labels extra\.csv, and there is no such file here"):
+        cli.run([*asking, "more.csv", "--data", str(tmp_path / "data")])
+    assert not (second / "more.csv").exists()
+
+
+def test_evaluate_tells_how_many_labels_were_told(
+    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(domain: str, *more: str) -> str:
+        capsys.readouterr()
+        assert cli.run(["evaluate", str(second), "--domain", domain, "--device", "cpu", *more]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    remark, whole = (
+        "The model learned from 2 of these images: it was told their labels",
+        "central is the labeled domain",
+    )
+    assert remark in said("north")
+    assert "it was told" not in said("south") and "it was told" not in said("central")
+    # from elsewhere the stored paths say nothing: the images' content does
+    monkeypatch.chdir(second)
+    assert remark in said("north", "--data", "../data")
+    assert whole in said("central", "--data", "../data")
+    assert "it was told" not in said("south", "--data", "../data")
+    for command in (["evaluate", str(second), "--domain", "north"], ["label-next", str(second), "--out", "../x.csv"]):
+        monkeypatch.chdir(second if command[0] == "evaluate" else tmp_path)
+        if command[0] == "label-next":
+            (tmp_path / "data").rename(tmp_path / "moved")
+        with pytest.raises(UserError, match=r"trained with --data data, and there is nothing .* now, with --data"):
+            cli.run([*command, "--device", "cpu"])
+
+
+def test_a_few_of_the_told_images_are_known_by_content(
+    folders: Path, tmp_path: Path, second: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run(["label-next", str(second), "--k", "2", "--out", "extra-2.csv", "--device", "cpu"])
+    filled = [line.split(",") for line in (tmp_path / "extra-2.csv").read_text().splitlines()]
+    for row in filled[1:]:
+        row[2] = Path(row[0]).parent.name
+    (tmp_path / "extra-2.csv").write_text("\n".join(map(",".join, filled)))
+    told = ["train", "--data", "data", "--labeled", "central", "--test", "none", "--labels", "extra-2.csv"]
+    assert cli.run([*told, *FLAGS.split(), "--out", "third"]) == 0
+    asked = next(row[0] for row in filled[3:] if row[1] == "north")
+    few = tmp_path / "few" / "here" / Path(asked).parent.name
+    few.mkdir(parents=True)
+    (few / "a.png").write_bytes((folders / asked).read_bytes())
+    capsys.readouterr()
+    assert cli.run(["evaluate", "third", "--data", "few", "--domain", "here", "--device", "cpu"]) == 0
+    assert "The model learned from 1 of these images" in " ".join(capsys.readouterr().out.split())
+
+
+def test_guesses_can_be_copied_into_labels(tmp_path: Path) -> None:
+    from proud.training.records import write_table
+
+    names = ["＋陽", "-", "＝x", "'quoted'", "plain"]
+    write_table(tmp_path / "t.csv", ["path", "domain", "label"], [["a.png", "north", name] for name in names])
+    assert "'＋陽" in (tmp_path / "t.csv").read_text(encoding="utf-8")
+    assert [row.label for row in read_labels(tmp_path / "t.csv")] == names
+
+
+@pytest.mark.parametrize("method", ["erm", "proud"])
+def test_label_next_names_a_method_that_uses_labels(
+    method: str, folders: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    told = ["train", "--data", str(folders), "--labeled", "central", "--test", "none", *FLAGS.split()]
+    assert cli.run([*told, "--method", method, "--out", str(tmp_path / "run")]) == 0
+    recwarn.clear()
+    assert cli.run(["label-next", str(tmp_path / "run"), "--out", str(tmp_path / "x.csv"), "--device", "cpu"]) == 0
+    said = [str(warning.message) for warning in recwarn]
+    assert any("erm has no use for such labels: train with --method proud" in text for text in said) == (
+        method == "erm"
+    )
 
 
 def test_stated_labels_do_not_count_as_pseudo_labels() -> None:

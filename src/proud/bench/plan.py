@@ -127,8 +127,14 @@ def parse_combos(text: str, domains: Sequence[str], without_labels: Sequence[str
         )
     if text.strip() == "all":
         return every
+    named = {f"{labeled}:{test}": (labeled, test) for labeled, test in every}
+    if text.strip() in named:  # a name may hold commas or colons
+        return [named[text.strip()]]
     wanted = set()
     for part in words(text, "--combos"):
+        if part in named:
+            wanted.add(named[part])
+            continue
         labeled, colon, test = (piece.strip() for piece in part.partition(":"))
         if not colon:
             raise UserError(f"--combos {part!r}: write LABELED:TEST, for example {domains[0]}:{domains[-1]}.")

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -51,8 +52,10 @@ class Results:
             whole = content[: content.rfind(b"\n") + 1]
             if len(whole) < len(content):
                 file.truncate(len(whole))
-            if key_of(row) in {key_of(known) for known in parse_rows(whole, self.path)}:
+            known = parse_rows(whole, self.path)
+            if key_of(row) in {key_of(each) for each in known}:
                 return False
+            check_same_settings(known, {row["method"]: row["config"]}, self.path)  # another bench may have come between
             file.write(json_bytes(row) + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -110,7 +113,7 @@ def key_of(row: Row) -> Key:
 
 def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], timings: list[Row]) -> Row:
     """`about`, `result`, `records`, `timings`: what the run's folder holds."""
-    last = records[-5:]
+    last = [record for record in records[-5:] if record["stage"] == records[-1]["stage"]]
     found: Row = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
     found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
     found |= {name: result[name] for name in ("test_accuracy", "val_accuracy") if name in result}
@@ -131,8 +134,10 @@ def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], 
 
 def command(plan: Plan, job: Job) -> str:
     """The command that makes this run alone; where the data lies is not part of it."""
-    line = "proud bench " + (f"{plan.bench} --root ROOT" if job.run.root else Path(job.run.data).name)
-    line += f" --methods {job.run.method} --seeds {job.run.seed} --combos {job.run.labeled}:{job.run.test}"
+    data = shlex.quote(Path(job.run.data).name)
+    line = "proud bench " + (f"{plan.bench} --root ROOT" if job.run.root else data)
+    combo = shlex.quote(f"{job.run.labeled}:{job.run.test}")
+    line += f" --methods {job.run.method} --seeds {job.run.seed} --combos {combo}"
     line += f" --model {job.run.model}"
     if job.run.weights != RunConfig.weights:
         line += f" --weights {'none' if job.run.weights == 'none' else 'FILE'}"

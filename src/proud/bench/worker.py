@@ -107,7 +107,7 @@ def check_folder(plan: Plan, folder: Path) -> None:
 def moved(run: RunConfig, path: Path) -> RunConfig:
     """A half-done run may go on although its data lies elsewhere now: the bench reads the images itself."""
     stored = read_run(path)["config"] if (path / "run.json").is_file() else {}
-    return replace(run, root=stored.get("root", run.root))
+    return replace(run, root=stored.get("root", run.root), data=stored.get("data", run.data))
 
 
 def work(
@@ -146,7 +146,8 @@ def work(
                     return Outcome("time" if deadline() else "signal", failures)
                 except Exception as error:  # the others need not wait until somebody looks at this one
                     told = error if isinstance(error, UserError) else unexpected(error, folder / "runs" / job.name)
-                    if str(told) in failures.values():  # nothing of this one job: weights, device, disk
+                    of_domains = any(repr(name) in str(told) for name in (job.run.labeled, job.run.test))
+                    if str(told) in failures.values() and not of_domains:  # weights, device, disk
                         raise
                     failures[job.key] = str(told)
                     view.failed(job, told)

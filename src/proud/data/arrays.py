@@ -15,7 +15,7 @@ from proud.data.assemble import build_task, check_numbers
 from proud.data.catalog import Catalog, DomainFiles, array_domain
 from proud.data.domain import UNKNOWN, Audit, LabeledDomain, Task, UnlabeledDomain
 from proud.data.roles import assign_roles
-from proud.data.store import decode_all, stored_side
+from proud.data.store import BadImage, decode_all, pixels_of, stored_side
 from proud.errors import UserError
 
 Images = np.ndarray | Tensor | list[Any]
@@ -113,7 +113,7 @@ def _labeled_domain(default_name: str, given: tuple[Images, Labels] | LabeledDom
 
 def channels_last(name: str, images: Images) -> np.ndarray | list[np.ndarray]:
     """A view [N,H,W,1 or 3] of the same memory, or a list of such [H,W,1 or 3]."""
-    if isinstance(images, list):
+    if isinstance(images, list | tuple):
         if not images:
             raise UserError(f"There are no images in {name!r}")
         return [_one_image(f"image {row + 1} of {name!r}", image) for row, image in enumerate(images)]
@@ -133,7 +133,10 @@ def channels_last(name: str, images: Images) -> np.ndarray | list[np.ndarray]:
 
 
 def _one_image(name: str, image: Any) -> np.ndarray:
-    pixels = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else _pixels(image)
+    try:
+        pixels = pixels_of(image) if isinstance(image, Image.Image) else _pixels(image)
+    except BadImage as error:
+        raise UserError(f"{name}: {error}") from error
     if pixels.dtype != np.uint8:
         raise UserError(f"{name} is {pixels.dtype}; it must be uint8 (0 to 255)")
     if pixels.ndim == 2:

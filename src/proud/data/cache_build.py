@@ -46,7 +46,8 @@ class Files:
 
     def key(self, side: int) -> str:
         """Of everything that decides what is in the cache; another Pillow may decode a little differently."""
-        digest = hashlib.sha256(json.dumps([VERSION, side, PIL.__version__, self.name]).encode())
+        about = [VERSION, side, PIL.__version__, os.path.realpath(self.root), self.name]
+        digest = hashlib.sha256(json.dumps(about).encode())
         for which in range(3):  # locations, labels, splits
             texts = [entry[which] or "" for entry in self.entries]
             digest.update(("\0".join(texts) + "\0\0").encode(errors="surrogateescape"))
@@ -59,7 +60,7 @@ class Build:
         self.home, self.files, self.side, self.progress = home, files, side, progress
         self.count = len(files)
         self.row_bytes = {"hashes": 32, "images": 3 * side * side}
-        self.identity = {"root": files.root, "domain": files.name, "side": side}
+        self.identity = {"root": os.path.realpath(files.root), "domain": files.name, "side": side}
 
     # ---- is it there?
 
@@ -71,7 +72,7 @@ class Build:
         try:
             changed = [name for name in NAMES if tuple(done["files"][name]) != state(self._path(name))]
             damaged = [name for name in changed if not self._check(name, done["sums"][name])]
-            return done if not damaged and isinstance(done["bad"], dict) else None
+            return done if not damaged and all(row.isdigit() for row in done["bad"]) else None
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 

@@ -17,6 +17,7 @@ import torch
 from proud.data.catalog import SHOWN, _read_table, some
 from proud.data.domain import UNKNOWN, Audit, Task, UnlabeledDomain
 from proud.errors import UserError
+from proud.training.records import plain_cell
 
 
 class Stated(NamedTuple):
@@ -27,16 +28,18 @@ class Stated(NamedTuple):
     domain: str
     label: str
     content: str
+    guess: str = ""
+    uncertainty: str = ""
 
 
 def read_labels(path: Path | str) -> list[Stated]:
-    """The rows whose label is filled in. Columns: path, domain, label and, as `proud label-next` writes it, content."""
+    """The rows whose label is filled in. Columns: path, domain, label, and those that `proud label-next` adds."""
     table = Path(path)
     found = []
     for line, row in _read_table(table):
-        cells = {name: _plain(value) for name, value in row.items()}
+        cells = {name: plain_cell(value) for name, value in row.items()}
         if cells["label"]:
-            found.append(Stated(line, cells["path"], cells["domain"], cells["label"], cells.get("content", "")))
+            found.append(Stated(line, **{name: cells.get(name, "") for name in Stated._fields[1:]}))
     if not found:
         raise UserError(f"No label is filled in in {table}: write class names into its column label")
     return found
@@ -108,8 +111,3 @@ def _with_known(report: dict[str, Any], labeled: dict[str, UnlabeledDomain]) -> 
         digest = hashlib.sha256(domain.known.numpy().tobytes()).hexdigest()[:16]
         domains[name] = domains[name] | {"known": int((domain.known >= 0).sum()), "known_hash": digest}
     return report | {"domains": domains}
-
-
-def _plain(cell: str) -> str:
-    """Without the apostrophe that kept a spreadsheet from taking the text for a formula."""
-    return cell[1:] if cell.startswith("'") and cell[1:2] in ("=", "+", "-", "@") else cell

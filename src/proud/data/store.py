@@ -158,6 +158,17 @@ def _decode_pixels(source: Source, side: int) -> np.ndarray:
         raise BadImage(f"broken or truncated ({error})") from error
 
 
+def pixels_of(image: Image.Image) -> np.ndarray:
+    """uint8 [H,W,3] of a picture in memory, as its file would be read."""
+    if image.width * image.height > MAX_PIXELS:
+        raise BadImage(f"{image.width} × {image.height} pixels are too many")
+    tags = getattr(image, "tag_v2", None)
+    turned = ImageOps.exif_transpose(image)
+    if tags is not None:  # a copy loses a TIFF's statement of its depth
+        turned.tag_v2 = tags  # type: ignore[attr-defined]
+    return np.asarray(to_rgb(turned))
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
     """RGB with 8 bits; transparency over white, deep greys scaled by the range of their bits."""
     if image.mode == "RGB" and "transparency" not in image.info:

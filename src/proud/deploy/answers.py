@@ -12,7 +12,7 @@ from proud.errors import UserError
 from proud.training.files import read_json
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import Score, prediction_sets
-from proud.trust.fitted import Trust, read_trust, uncertainty_to_prototypes
+from proud.trust.fitted import Trust, check_coverage, check_risk, read_trust, uncertainty_to_prototypes
 
 if TYPE_CHECKING:
     from proud.deploy.predict import Model
@@ -27,6 +27,10 @@ class Asked:
     coverage: float = 0.9
     risk: float = 0.05
     sets: Score = "lac"
+
+    def __post_init__(self) -> None:
+        check_coverage(self.coverage)
+        check_risk(self.risk)
 
 
 def answers(model: Model, images: Tensor, asked: Asked) -> list[dict[str, Any]]:
@@ -57,7 +61,10 @@ def answers(model: Model, images: Tensor, asked: Asked) -> list[dict[str, Any]]:
 def promise(trust: Trust | None, asked: Asked) -> str:
     """What the columns of a table of predictions do and do not promise, in a sentence or two."""
     if trust is None:
-        return "The model was trained without validation images: its confidence is not calibrated."
+        return (
+            "The model was trained without validation images: its confidence is not calibrated, and there are neither "
+            "sets nor abstentions."
+        )
     text = (
         f"set: holds the true class in {100 * asked.coverage:g} % of new images of the labeled domain; "
         f"abstain: at most {100 * asked.risk:g} % of the other answers are wrong there. "
@@ -87,6 +94,15 @@ def read_reliability(folder: Path, classes: int, width: int) -> tuple[Trust | No
             for name, shape in shapes.items():
                 if found[name].shape != shape or not found[name].isfinite().all():
                     raise ValueError(f"{PROTOTYPES} does not fit the network")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (
+        OSError,
+        ArithmeticError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         raise UserError(f"{folder} does not hold a model of this program: {error}") from error
     return trust, found

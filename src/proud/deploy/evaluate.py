@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from proud.data.assemble import digest
 from proud.data.benchmarks import catalog_for
-from proud.data.catalog import some
+from proud.data.catalog import Catalog, some
 from proud.data.domain import LabeledDomain
+from proud.data.labels import read_labels
 from proud.data.roles import sort_classes, with_images
-from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
+from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
 from proud.deploy.predict import Model, load_model, none_readable
 from proud.errors import UserError
+from proud.training.folder import read_run
 from proud.trust.fitted import measure
 
 if TYPE_CHECKING:
     from proud.cli import EvaluateArguments
 
 
-def read_domain(model: Model, data: str, root: str, name: str, skip_bad: bool) -> tuple[LabeledDomain, list[BadFile]]:
+def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:
+    """`--data` and `--root` as they are given or, by default, as the run's were."""
+    if data:
+        return data, root
+    own, own_root = str(config.get("data", "")), str(config.get("root", ""))
+    if own in ("", "python"):
+        raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
+    if own != "embedded" and not root and not Path(own_root or own).exists():
+        option = "--root" if own_root else "--data"
+        raise UserError(
+            f"The run was trained with {option} {own_root or own}, and there is nothing of that name here: say where "
+            f"its images are now, with {option}."
+        )
+    return own, root or own_root
+
+
+def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tuple[LabeledDomain, list[BadFile]]:
     """One domain's images with their labels, in the model's input format; and the files that were left out."""
-    catalog = catalog_for(data, root or None)
     domain = with_images(catalog, name)
     numbers = {label: k for k, label in enumerate(model.classes)}
     without = [entry.location for entry in domain.entries if entry.label is None]
@@ -60,14 +79,48 @@ def is_own_data(config: dict[str, Any], data: str, root: str) -> bool:
     return os.path.realpath(root or data) == os.path.realpath(config.get("root") or own)
 
 
+def learned_from(folder: Path, config: dict[str, Any], catalog: Catalog, name: str, own: bool) -> tuple[bool, int]:
+    """Whether the domain is the run's labeled one, and how many of its images have labels that the run was told.
+
+    The run's `own` data is known by its path, any other by its content.
+    """
+    task, labeled, told = stored_task(folder), name == config.get("labeled"), stated_contents(config)
+    known = task.get("domains", {}).get(name, {}).get("known", 0)
+    if own:
+        return labeled, known
+    if not labeled and not known and not told:
+        return False, 0
+    domain = with_images(catalog, name)
+    contents = hash_all([catalog.source(domain, entry) for entry in domain.entries])
+    rows = sorted((content, str(entry.label)) for content, entry in zip(contents, domain.entries, strict=True))
+    if digest(" ".join(row) if labeled else row[0] for row in rows) == task.get("content", {}).get(name):
+        return labeled, known
+    return False, sum(content in told for content in contents)
+
+
+def stored_task(folder: Path) -> dict[str, Any]:
+    """What the run says of its data; nothing where only the model was saved."""
+    try:
+        task: dict[str, Any] = read_run(folder)["task"]
+    except UserError:
+        return {}
+    return task if isinstance(task.get("content", {}), dict) else task | {"content": {}}
+
+
+def stated_contents(config: dict[str, Any]) -> set[str]:
+    """The images whose labels the run was told, as far as its table is still there and knows them by content."""
+    try:
+        stated = read_labels(str(config["labels"])) if config.get("labels") else []
+    except UserError:
+        return set()
+    return {row.content for row in stated} - {""}
+
+
 def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     model = load_model(arguments.run, arguments.device)
-    data, root = arguments.data, arguments.root
-    if not data:
-        data, root = model.config.get("data", ""), root or model.config.get("root", "")
-    if data in ("", "python") and not arguments.data:
-        raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
-    domain, bad = read_domain(model, data, root, arguments.domain, arguments.skip_bad)
+    data, root = find_data(model.config, arguments.data, arguments.root)
+    catalog = catalog_for(data, root or None)
+    domain, bad = read_domain(model, catalog, arguments.domain, arguments.skip_bad)
     logits = model.logits(domain.images)
     right = logits.argmax(1) == domain.labels
     per_class = []
@@ -79,7 +132,9 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
         found = measure(model.trust, logits, domain.labels, arguments.coverage, arguments.risk, arguments.sets)
         trust = found | {"temperature": model.trust.temperature}
     own = not arguments.data or is_own_data(model.config, data, root)
+    labeled, known = learned_from(arguments.run, model.config, catalog, arguments.domain, own)
     return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class, "trust": trust} | {
-        "trained_on": arguments.domain == model.config.get("labeled") and own,
+        "trained_on": labeled,
+        "known": known,
         "left_out": len(bad),
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,8 +15,10 @@ from proud.data.assemble import assemble
 from proud.data.benchmarks import catalog_for
 from proud.data.domain import Task, UnlabeledDomain
 from proud.data.labels import read_labels, state_labels
+from proud.deploy.evaluate import find_data
 from proud.deploy.predict import Model, load_model
 from proud.errors import UserError
+from proud.methods import METHODS, method_class
 from proud.training.folder import read_run
 from proud.training.records import write_table
 from proud.trust.calibration import probabilities
@@ -29,13 +33,12 @@ COLUMNS = ["path", "domain", "label", "guess", "uncertainty", "content"]
 
 def suggest(arguments: LabelNextArguments) -> dict[str, int]:
     """Write the table; returns the number of images per site."""
-    if arguments.out.exists() and not arguments.overwrite:
-        raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
     if arguments.k < 1:
         raise UserError(f"--k must be at least 1, got {arguments.k}.")
     model = load_model(arguments.run, arguments.device)
+    check_out(arguments.out, arguments.overwrite, str(model.config.get("labels", "")))
     task = read_task(model, arguments.run, arguments.data, arguments.root, arguments.skip_bad)
-    rows, counts = [], {}
+    rows, counts = told_rows(model.config), {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
         features, guess, doubt = judge(model, domain, task.training.labeled.labels)
@@ -45,17 +48,40 @@ def suggest(arguments: LabelNextArguments) -> dict[str, int]:
             rows.append([paths[row], domain.name, "", named, f"{doubt[row]:.4f}", domain.ids[row]])
         counts[domain.name] = len(chosen)
     write_table(arguments.out, COLUMNS, rows)
+    warn_of_method(str(model.config.get("method", "")))
     return counts
+
+
+def check_out(out: Path, overwrite: bool, labels: str) -> None:
+    """The labels that the run was told are never written over."""
+    if labels and not Path(labels).is_file():
+        raise UserError(
+            f"The run was trained with --labels {labels}, and there is no such file here: put it back, or call "
+            "label-next in the folder where the run was started, for the new table begins with these labels."
+        )
+    if labels and os.path.realpath(out) == os.path.realpath(labels):
+        raise UserError(f"{out} holds the labels that the run was trained with: choose another name for --out.")
+    if out.exists() and not overwrite:
+        raise UserError(f"{out} exists: choose another --out or add --overwrite.")
+
+
+def told_rows(config: dict[str, Any]) -> list[list[Any]]:
+    """The rows that the run was told, label and all: rounds of labeling add up."""
+    stated = read_labels(str(config["labels"])) if config.get("labels") else []
+    return [[getattr(row, name) for name in COLUMNS] for row in stated]
+
+
+def warn_of_method(name: str) -> None:
+    """Not every method can use the labels that are asked for."""
+    if name in METHODS and not method_class(name).USES_KNOWN:
+        warnings.warn(f"{name} has no use for such labels: train with --method proud and --labels.", stacklevel=3)
 
 
 def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool = False) -> Task:
     """The run's own unlabeled images, with the labels that it was given."""
     about = read_run(folder)
     config, domains = about["config"], about["task"]["domains"]
-    if not data:
-        data, root = config.get("data", ""), root or config.get("root", "")
-        if data in ("", "python"):
-            raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
+    data, root = find_data(config, data, root)
     task = assemble(
         catalog_for(data, root or None),
         labeled=config["labeled"],

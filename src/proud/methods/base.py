@@ -159,6 +159,8 @@ class Method:
             for name, module in self.modules().items()
             for key, value in module.state_dict().items()
         }
+        if same := self.modules().keys() & self.optimizers().keys():
+            raise ValueError(f"modules() and optimizers() are saved by name, and share {', '.join(sorted(same))}")
         for name, optimizer in self.optimizers().items():
             for index, fields in optimizer.state_dict()["state"].items():
                 state |= {f"{name}.{index}.{field}": value for field, value in fields.items() if value is not None}

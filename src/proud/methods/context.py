@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +13,9 @@ from torch import Tensor
 from proud.data.domain import UNKNOWN, TrainingData
 from proud.methods.group import ALONE, Group
 from proud.models import ModelSpec, Net, build_net
+
+if TYPE_CHECKING:
+    from proud.methods.base import Stage
 
 
 def any_length(values: Tensor) -> Tensor:
@@ -26,6 +31,7 @@ class ImagePool:
     def __init__(self, images: list[Tensor], device: torch.device, resident: bool) -> None:
         self.device = device
         self.resident = resident
+        self.shut_in = ""
         self.sizes = [len(domain) for domain in images]
         self.starts = [sum(self.sizes[:i]) for i in range(len(images))]
         if resident:
@@ -39,8 +45,22 @@ class ImagePool:
     def __len__(self) -> int:
         return sum(self.sizes)
 
+    @contextmanager
+    def during(self, stage: Stage) -> Iterator[None]:
+        """Shut while a stage runs that says it needs labeled images alone."""
+        self.shut_in = "" if set(stage.pools) != {"labeled"} else stage.name
+        try:
+            yield
+        finally:
+            self.shut_in = ""
+
     def take(self, rows: Tensor) -> Tensor:
         """The images of these rows, on the device."""
+        if self.shut_in:
+            raise RuntimeError(
+                f"the stage {self.shut_in!r} reads unlabeled images, but its pools name labeled ones alone: a bench "
+                "would share its training with combinations that are tested on these images"
+            )
         if self.resident:
             return self._images[0][rows]
         wanted = rows.cpu()

@@ -70,7 +70,8 @@ class Run:
     def to_look_at(self) -> dict[str, list[dict[str, Any]]]:
         """Site → its most doubtful images: path, label, uncertainty."""
         path = self.folder / "diagnosis.json"
-        return {site["name"]: site.get("look_at", []) for site in read_json(path)} if path.is_file() else {}
+        sites = read_json(path) if path.is_file() else []
+        return {site["name"]: site.get("look_at", []) for site in sites if isinstance(site, dict) and "name" in site}
 
     @cached_property
     def outputs(self) -> Arrays:

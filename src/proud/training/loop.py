@@ -125,7 +125,8 @@ class Loop:
         method, random = self.method, self.random
         started = time.perf_counter()
         random.begin_epoch(stage.name, epoch)
-        method.begin_epoch(stage, epoch, random)
+        with method.context.unlabeled.during(stage):
+            method.begin_epoch(stage, epoch, random)
         labeled = time.perf_counter()
         last_stage = stage is self.stages[-1]
         moment = moment_of(epoch, stage.epochs) if last_stage and self.writes else None
@@ -149,7 +150,8 @@ class Loop:
             for name, population in stage.pools.items()
         }
         trained = time.perf_counter()
-        losses = self.run_epoch(method, stage, rows, random, after_step)
+        with method.context.unlabeled.during(stage):
+            losses = self.run_epoch(method, stage, rows, random, after_step)
         losses = {name: self.group.mean(values) for name, values in losses.items()}
         record["losses"] = self._mean_losses(losses, stage, epoch)
         stepped = time.perf_counter()

@@ -20,6 +20,7 @@ from proud.data.domain import Task
 from proud.data.labels import read_labels, state_labels
 from proud.data.native import native_side
 from proud.errors import UserError
+from proud.evaluation import Evaluator
 from proud.methods import method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context
@@ -147,7 +148,9 @@ def _train(
     prototypes = last_prototypes(loop)
     if group.rank:
         return {}
-    outputs = loop.evaluator.logits(method.network())
+    # in the precision in which the saved model answers: what it promises is fitted on these
+    exact = Evaluator(task.evaluation, method.context.spec, method.context.device, "fp32")
+    outputs = exact.logits(method.network())
     trust = save_trust(folder, loop, records, prototypes, outputs)
     told = {"warnings": wrong} if (wrong := collapses(loop, outputs)) else {}
     save_model(folder, method, task, config, trust, told)

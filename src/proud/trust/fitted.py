@@ -10,13 +10,29 @@ import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.trust.calibration import calibration_error, fit_temperature, nll, probabilities
+from proud.trust.calibration import COLDEST, HOTTEST, calibration_error, fit_temperature, nll, probabilities
 from proud.trust.conformal import Score, conformal_quantile, coverage_and_size, prediction_sets, true_scores
 from proud.trust.selective import answered_and_risk, risk_threshold
 
 COVERAGES = tuple(range(50, 100))  # percent
 RISKS = tuple(range(1, 31))  # percent
 SCORES: tuple[Score, ...] = ("lac", "aps")
+
+
+def check_coverage(coverage: float) -> int:
+    """In percent, rounded up."""
+    percent = math.ceil(round(100 * coverage, 6)) if math.isfinite(coverage) else 0
+    if percent not in COVERAGES:
+        raise UserError(f"--coverage {coverage} must lie between {COVERAGES[0] / 100} and {COVERAGES[-1] / 100}.")
+    return percent
+
+
+def check_risk(risk: float) -> int:
+    """In percent, rounded down."""
+    percent = math.floor(round(100 * risk, 6)) if math.isfinite(risk) else 0
+    if not RISKS[0] <= percent < 100:
+        raise UserError(f"--risk {risk} must lie between {RISKS[0] / 100} and 0.99.")
+    return percent
 
 
 @dataclass(frozen=True)
@@ -32,17 +48,11 @@ class Trust:
 
     def quantile(self, coverage: float, score: Score = "lac") -> float:
         """Of the next full percent."""
-        percent = math.ceil(round(100 * coverage, 6))
-        if percent not in COVERAGES:
-            raise UserError(f"--coverage {coverage} must lie between {COVERAGES[0] / 100} and {COVERAGES[-1] / 100}.")
-        return self.quantiles[score][COVERAGES.index(percent)]
+        return self.quantiles[score][COVERAGES.index(check_coverage(coverage))]
 
     def threshold(self, risk: float) -> float | None:
         """Of the full percent below; above the largest one, that of the largest."""
-        percent = math.floor(round(100 * risk, 6))
-        if not RISKS[0] <= percent < 100:
-            raise UserError(f"--risk {risk} must lie between {RISKS[0] / 100} and 0.99.")
-        return self.thresholds[RISKS.index(min(percent, RISKS[-1]))]
+        return self.thresholds[RISKS.index(min(check_risk(risk), RISKS[-1]))]
 
     def lowest_risk(self) -> float | None:
         """The smallest risk that can be promised at all."""
@@ -113,9 +123,12 @@ def read_trust(stored: Any) -> Trust | None:
     thresholds = tuple(None if value is None else float(value) for value in stored["thresholds"])
     temperature = float(stored["temperature"])
     sizes = {len(values) for values in quantiles.values()}
-    if sizes != {len(COVERAGES)} or len(thresholds) != len(RISKS) or not 0 < temperature < math.inf:
+    shares = [value for values in quantiles.values() for value in values if value != math.inf]
+    shares += [value for value in thresholds if value is not None]
+    whole = sizes == {len(COVERAGES)} and len(thresholds) == len(RISKS) and type(stored["images"]) is int
+    if not whole or not COLDEST <= temperature <= HOTTEST or not all(-1e-6 <= share <= 1 + 1e-6 for share in shares):
         raise ValueError("its calibration is damaged")
-    return Trust(int(stored["images"]), temperature, quantiles, thresholds, dict(stored.get("validation", {})))
+    return Trust(stored["images"], temperature, quantiles, thresholds, dict(stored.get("validation", {})))
 
 
 def to_prototypes(features: Tensor, found: dict[str, Tensor], site: str = "") -> tuple[Tensor, Tensor, Tensor]:
