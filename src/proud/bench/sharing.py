@@ -28,7 +28,7 @@ from proud.config import Options
 from proud.data.domain import Task
 from proud.errors import UserError
 from proud.methods import method_class
-from proud.methods.base import Method, Stage
+from proud.methods.base import Stage
 from proud.training.folder import read_run
 from proud.training.loop import LAST_EPOCHS
 from proud.training.machine import choose_device, environment, usual_threads
@@ -109,12 +109,12 @@ def keys_of(plan: Plan, job: Job, facts: Facts, surroundings: dict[str, Any]) ->
     settings = {key: value for key, value in portable(plan, job).items() if key not in ("method", "test", "unlabeled")}
     training = pretraining = ""
     if stages and all(alone):
-        training = digest("training", code_of(kind), settings, stages, facts.content, surroundings)
+        training = digest("training", code_of(job.run.method), settings, stages, facts.content, surroundings)
     # what of the first stage counts as a result was measured on one test domain
     if stages and alone[0] and stages[0].epochs and sum(stage.epochs for stage in stages[1:]) >= LAST_EPOCHS:
         seen = settings | {"method_config": pretraining_settings(job)}
         seen_stages = stages if kind.LOOKS_AHEAD else stages[:1]
-        pretraining = digest("pretraining", code_of(kind), seen, seen_stages, facts.content, surroundings)
+        pretraining = digest("pretraining", code_of(job.run.method), seen, seen_stages, facts.content, surroundings)
     return Keys(training, pretraining)
 
 
@@ -126,11 +126,13 @@ def pretraining_settings(job: Job) -> dict[str, Any]:
 @cache
 def family(job: Job) -> str:
     """All jobs that may share anything, by what the plan alone says."""
-    return digest(code_of(method_class(job.run.method)), pretraining_settings(job), job.run.labeled, job.run.seed)
+    return digest(code_of(job.run.method), pretraining_settings(job), job.run.labeled, job.run.seed)
 
 
-def code_of(kind: type[Method]) -> list[str]:
-    """Its name and what its files hold: a copy under the same name, or an edited one, is another method."""
+@cache
+def code_of(method: str) -> list[str]:
+    """A method's class and what its files hold: a copy under the same name, or an edited one, is another method."""
+    kind = method_class(method)
     files = [getattr(sys.modules[each.__module__], "__file__", None) for each in kind.__mro__]
     contents = [hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in dict.fromkeys(files) if file]
     return [kind.__module__, kind.__qualname__, *contents]
