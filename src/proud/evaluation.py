@@ -54,10 +54,10 @@ class Evaluator:
             return True
         return domain.images.numel() < 0.25 * torch.cuda.mem_get_info(self.device)[0]
 
-    def logits(self, net: Net) -> dict[str, tuple[Tensor, Tensor]]:
-        """`val` and `test` -> (logits, labels), as far as there are such sets."""
+    def logits(self, net: Net, precision: str = "") -> dict[str, tuple[Tensor, Tensor]]:
+        """`val` and `test` -> (logits, labels), as far as there are such sets; in another precision if told."""
         return {
-            name: (forward_all(net, images, self.spec, self.device, self.precision)[1], labels)
+            name: (forward_all(net, images, self.spec, self.device, precision or self.precision)[1], labels)
             for name, (images, labels) in self._sets.items()
         }
 

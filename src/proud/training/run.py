@@ -20,7 +20,6 @@ from proud.data.domain import Task
 from proud.data.labels import read_labels, state_labels
 from proud.data.native import native_side
 from proud.errors import UserError
-from proud.evaluation import Evaluator
 from proud.methods import method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context
@@ -149,8 +148,7 @@ def _train(
     if group.rank:
         return {}
     # in the precision in which the saved model answers: what it promises is fitted on these
-    exact = Evaluator(task.evaluation, method.context.spec, method.context.device, "fp32")
-    outputs = exact.logits(method.network())
+    outputs = loop.evaluator.logits(method.network(), "fp32")
     trust = save_trust(folder, loop, records, prototypes, outputs)
     told = {"warnings": wrong} if (wrong := collapses(loop, outputs)) else {}
     save_model(folder, method, task, config, trust, told)
