@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,9 +76,15 @@ def telling_why(path: Path) -> Iterator[None]:
 def check_writable(path: Path) -> None:
     """Before long work: can its result be written there?"""
     with telling_why(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+        probe(path.parent)
+
+
+def probe(folder: Path) -> None:
+    """Make the folder if need be; an OSError where nothing can be written."""
+    make_folder(folder)
+    trace = folder / ".writable"
+    trace.touch()
+    trace.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
-from proud.training.files import make_folder, read_json, remove_parts, telling_why
+from proud.training.files import probe, read_json, remove_parts, telling_why
 
 FORMAT = "proud-run-1"
 LONGEST_NAME = 60  # letters; a folder's name may have 255 bytes
@@ -144,10 +144,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def _check_writable(folder: Path) -> None:
     try:
-        make_folder(folder)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
+        probe(folder)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"Cannot write to {folder}: {why}. Choose another --out.") from error
