@@ -14,19 +14,18 @@ from proud.training import loop
 
 
 @pytest.fixture
-def few_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hardly_any_training(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Few images, and as many epochs as a run can be stopped in."""
+    hardly = presets.PRESETS["embedded"] | {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16}
+    monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
     monkeypatch.setattr(embedded, "PER_CLASS", 4)
     embedded.load_embedded.cache_clear()
     yield
     embedded.load_embedded.cache_clear()
 
 
-@pytest.mark.usefixtures("few_images")
-def test_the_demo_compares_both_and_says_what_to_type_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hardly = presets.PRESETS["embedded"] | {"epochs": 1, "pretrain_epochs": 1, "batch_size": 16}
-    monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
+@pytest.mark.usefixtures("hardly_any_training")
+def test_the_demo_compares_both_and_says_what_to_type_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "demo"
     for method in ("erm", "proud"):  # a demo replaces the one before it
         (out / method).mkdir(parents=True)
@@ -41,12 +40,10 @@ def test_the_demo_compares_both_and_says_what_to_type_next(
     assert (out / "report.html").is_file()
 
 
-@pytest.mark.usefixtures("few_images")
+@pytest.mark.usefixtures("hardly_any_training")
 def test_a_stopped_demo_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hardly = presets.PRESETS["embedded"] | {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16}
-    monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     show = console.TrainingBar.__call__
 
