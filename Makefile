@@ -32,12 +32,12 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing proud into $(VENV) (PyTorch is large: a few minutes the first time)"
+	@echo "Installing proud into $(VENV) (PyTorch is large: a few minutes and some 10 GB of disk the first time)"
 	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing proud and its development tools into $(VENV) (PyTorch is large: a few minutes the first time)"
+	@echo "Installing proud and its development tools into $(VENV) (PyTorch is large: a few minutes and some 10 GB of disk the first time)"
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
