@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
+    parser.add_argument("--size", type=int, default=0, help="pixels, other than the data set's own: for quick looks")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dump", type=Path, help="folder for features and logits after pretraining")
@@ -136,11 +137,12 @@ def main() -> None:
     catalog, cache = catalog_for(arguments.data, arguments.root), {}
     variants = json.loads(arguments.variants.read_text())
     about = environment(device) | {"seed": SEED, "data": arguments.data, "weights": Path(arguments.weights).name}
+    about |= {"size": arguments.size} if arguments.size else {}
     for cell in arguments.cells.split(","):
         if cell not in DEVELOPMENT_CELLS[arguments.data]:
             raise SystemExit(f"{cell} is not a development cell: looking at its test accuracy would be choosing by it")
         labeled, test = cell.split(":")
-        size = 32 if arguments.data == "digits-dg" else 224
+        size = arguments.size or (32 if arguments.data == "digits-dg" else 224)
         task = assemble(catalog, labeled=labeled, test=test, size=size, seed=SEED, cache=cache)
         pretrained: dict[str, dict[str, Tensor]] = {}
         for variant in variants:

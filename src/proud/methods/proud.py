@@ -246,21 +246,26 @@ class ProUD(Method):
         context = self.context
         partners = ops.sample_match(labels, self.index, draws["match"])
         images = torch.cat([context.labeled.take(partners), context.unlabeled.take(rows)])
-        originals = self.training_view(images, draws["augment"].flatten(0, 1))
+        originals = self.restyled(self.training_view(images, draws["augment"].flatten(0, 1)), draws)
         return originals, self.noise_copy(originals, draws)
+
+    def restyled(self, views: Tensor, draws: Draws) -> Tensor:
+        """A last change to the views, labeled ones before unlabeled ones."""
+        return views
 
     def domain_mix(self, rows: Tensor, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
         """UDMix of labeled and unlabeled images, like with like or originals with copies, at even odds."""
-        config = self.config
-        ratio = draws["ratio"]
-        if config.udmix:
-            ratio = ops.mixing_ratio(self.uncertainty[rows], ratio, config.tau_ratio, config.threshold)
+        ratio = self.ratio(self.uncertainty[rows], draws["ratio"]) if self.config.udmix else draws["ratio"]
         labeled, unlabeled = originals.chunk(2)
         labeled_copy, unlabeled_copy = copies.chunk(2)
         across = draws["pairing"] < 0.5
         first = ops.ud_mix(labeled, torch.where(across, unlabeled_copy, unlabeled), ratio[0])
         second = ops.ud_mix(labeled_copy, torch.where(across, unlabeled, unlabeled_copy), ratio[1])
         return torch.cat([first, second])
+
+    def ratio(self, uncertainty: Tensor, uniform: Tensor) -> Tensor:
+        """λ of each pair (Eq. 7)."""
+        return ops.mixing_ratio(uncertainty, uniform, self.config.tau_ratio, self.config.threshold)
 
     def features(self, mixed: Tensor, merging: Tensor) -> Chunk:
         config = self.config

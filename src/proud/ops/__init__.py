@@ -17,12 +17,14 @@ from proud.ops.consensus import consensus
 from proud.ops.losses import mixup_cross_entropy, prototype_merging_loss, soft_cross_entropy
 from proud.ops.mixing import (
     ClassIndex,
+    amplitude_mix,
     beta_quantile,
     certainty_ratio,
     class_index,
     mixing_ratio,
     mixup,
     sample_match,
+    spread_ratio,
     ud_mix,
 )
 from proud.ops.noisemix import NoiseMixDraw, dilated_kernel, noise_mix, noise_mix_draw, same_convolution
@@ -55,6 +57,7 @@ __all__ = [
     "ClassIndex",
     "NoiseMixDraw",
     "PseudoLabels",
+    "amplitude_mix",
     "augment",
     "augment_draw",
     "beta_quantile",
@@ -89,6 +92,7 @@ __all__ = [
     "sample_match",
     "soft_cross_entropy",
     "soft_prototypes",
+    "spread_ratio",
     "to_unit",
     "ud_mix",
     "uncertainty",
