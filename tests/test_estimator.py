@@ -14,6 +14,7 @@ from PIL import Image
 import proud
 from proud import ProUD, UserError
 from proud.data.domain import UnlabeledDomain
+from proud.inputs import _native_side
 from toy import CLASSES, SIDE, as_domain, toy_images, write_folders
 
 SHORT = {
@@ -137,6 +138,21 @@ def test_whole_numbers_as_labels() -> None:
     assert found.dtype == numbers.dtype and model.score(images, numbers) == (found == numbers).mean()
 
 
+def test_pseudo_labels_are_of_the_kind_of_the_labels() -> None:
+    images, labels = toy_images(0, 3)
+    numbers = torch.tensor([CLASSES.index(label) for label in labels])
+    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}).fit((images, numbers), [toy_images(1, 2)[0]])
+    (found,) = model.pseudo_labels_.values()
+    assert found["label"].dtype == model.classes_.dtype == np.int64
+
+
+def test_one_small_image_in_a_list_does_not_choose_the_network(tmp_path: Path) -> None:
+    sides = [200] * 29 + [60]
+    pictures = [Image.new("RGB", (side, side + 5), (side, 0, row)) for row, side in enumerate(sides)]
+    assert _native_side((pictures, [])) == _native_side(([np.asarray(each) for each in pictures], [])) == 200
+    assert _native_side(([np.asarray(each).transpose(2, 0, 1) for each in pictures], [])) == 200
+
+
 @pytest.mark.filterwarnings("ignore:.*are called")
 def test_lists_of_images_of_any_size(fitted: ProUD) -> None:
     images, labels = toy_images(0, 3)
@@ -186,7 +202,8 @@ def test_lists_that_are_no_images(fitted: ProUD) -> None:
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     data = {"labeled": toy_images(0, 2), "unlabeled": [toy_images(1, 2)[0]]}
     short = SHORT | {"pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"}
-    ProUD(**short | {"epochs": np.int64(1), "lr": np.float32(0.01), "seed": np.int64(3)}).fit(**data)
+    numbers = {"epochs": np.int64(1), "lr": np.float32(0.01), "seed": np.int64(3), "size": np.int64(32)}
+    ProUD(**short | numbers).fit(**data)
     stored = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
     assert stored["seed"] == 3 and stored["method_config"]["lr"] == float(np.float32(0.01))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import timm
 import torch
 
 from proud.errors import UserError
@@ -23,6 +26,26 @@ def test_backbones_of_several_kinds(name: str, size: int) -> None:
     features, logits = net(torch.zeros(2, 3, size, size))
     assert features.shape == (2, net.num_features) and logits.shape == (2, 3)
     assert net.training
+
+
+def test_without_a_download_the_size_is_blamed_for_what_is_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = timm.create_model
+
+    def offline(name: str, pretrained: bool = False, **settings: Any) -> Any:
+        if pretrained:
+            raise OSError("no network")
+        return create(name, **settings)
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(UserError, match=r"nest_tiny cannot be built for images of 100×100"):
+        build_net(model_spec("nest_tiny", 3, 100), weights="auto")
+    with pytest.raises(UserError, match="could not be downloaded"):
+        build_net(model_spec("resnet18", 3, 64), weights="auto")
+
+
+def test_a_misspelt_tag() -> None:
+    with pytest.raises(UserError, match=r"resnet18 has no weights 'tv_in1'. There are: .*resnet18\.tv_in1k"):
+        model_spec("resnet18.tv_in1", 3, 64)
 
 
 def test_a_size_that_a_backbone_cannot_take() -> None:

@@ -148,10 +148,10 @@ def _domains_of(run_config: RunConfig) -> str:
     from proud.data.benchmarks import catalog_for
 
     try:
-        domains = catalog_for(run_config.data, run_config.root or None).domains
+        domains = catalog_for(run_config.data, run_config.root or None).domains.values()
     except UserError as error:
         return f" And: {error}"
-    return f" The domains of {run_config.data} are: {', '.join(domains)}."
+    return f" The domains of {run_config.data} are: {', '.join(domain.name for domain in domains if domain.entries)}."
 
 
 def train_command(argv: list[str]) -> int:

@@ -139,6 +139,8 @@ def demo(out: Path, seed: int) -> int:
     if out.exists() and not ours and any(out.iterdir()):
         raise UserError(f"{out} holds other files. Choose another --out.")
     whole = (out / "report.html").is_file()
+    if whole:  # begun anew: what a stop leaves is not whole
+        (out / "report.html").unlink()
     console.print(
         "[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
         "[bold]print[/bold], tested on the unseen [bold]street[/bold]"

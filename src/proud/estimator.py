@@ -124,12 +124,13 @@ class ProUD:
                 unlabeled,
                 test,
                 model=self.model,
-                size=self.size,
+                size=None if self.size is None else int(self.size),
                 val=self.val,
                 seed=self.seed,
                 skip_bad=self.skip_bad,
                 progress=not self.quiet,
             )
+            names = _given_names(labeled)
             folder = Path(self.out or stack.enter_context(tempfile.TemporaryDirectory()))
             options = Options(
                 out=str(folder), device=self.device, resume=self.resume, overwrite=self.overwrite, quiet=self.quiet
@@ -141,7 +142,7 @@ class ProUD:
                 )
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out` and resume=True it goes on") from stopped
-            self._remember(folder, result, labeled)
+            self._remember(folder, result, names)
         for text in result.get("warnings", []):
             warnings.warn(text, stacklevel=2)
         return self
@@ -155,7 +156,7 @@ class ProUD:
             method=self.method,
             model=network,
             weights=self.weights,
-            size=self.size or 0,
+            size=int(self.size or 0),
             val=self.val,
             seed=self.seed,
             skip_bad=self.skip_bad,
@@ -169,19 +170,18 @@ class ProUD:
         chosen = {name: value for name, value in given.items() if value is not None} | self.settings
         return method_config(self.method, **preset("python", network, self.method) | chosen)
 
-    def _remember(self, folder: Path, result: dict[str, Any], labeled: Any) -> None:
+    def _remember(self, folder: Path, result: dict[str, Any], names: dict[str, Any]) -> None:
+        """`names`: class -> label as it was given, numbers as numbers."""
         import numpy as np
 
         from proud.deploy.predict import load_model
         from proud.training.records import Records
 
         self.model_: Model = load_model(folder, self.device)
-        given = np.asarray(labeled[1]) if isinstance(labeled, tuple) else np.array(self.model_.classes)
-        own = {str(label): label for label in given.tolist()}  # labels come back as they were given: numbers as numbers
-        self.classes_: np.ndarray = np.array([own[name] for name in self.model_.classes], dtype=given.dtype)
+        self.classes_: np.ndarray = np.array([names.get(name, name) for name in self.model_.classes])
         self.history_: list[dict[str, Any]] = Records(folder / "records.jsonl").read()
         self.result_: dict[str, Any] = {key: value for key, value in result.items() if key != "folder"}
-        self.pseudo_labels_ = _read_pseudo_labels(folder / "pseudo_labels.csv")
+        self.pseudo_labels_ = _read_pseudo_labels(folder / "pseudo_labels.csv", names)
 
     # ---- using what was learned
 
@@ -215,7 +215,10 @@ class ProUD:
 
 
 def load(folder: str | Path, device: str = "auto") -> Model:
-    """A trained model from a run's folder or from `ProUD.save`; it has `predict` and `predict_proba`."""
+    """A trained model from a run's folder or from `ProUD.save`; it has `predict` and `predict_proba`.
+
+    It knows its classes by their names: what were numbers are strings here.
+    """
     from proud.deploy.predict import load_model
 
     return load_model(folder, device)
@@ -238,7 +241,19 @@ def _setting_names(method: str, settings: dict[str, Any]) -> None:
             raise UserError(f"The method {method!r} has no setting {name!r}.{hint} It has: {', '.join(known)}.")
 
 
-def _read_pseudo_labels(path: Path) -> dict[str, dict[str, np.ndarray]]:
+def _given_names(labeled: Any) -> dict[str, Any]:
+    """Class -> label as it was given."""
+    import numpy as np
+    from torch import Tensor
+
+    if not isinstance(labeled, tuple):
+        return {}
+    labels = labeled[1].detach().cpu() if isinstance(labeled[1], Tensor) else labeled[1]
+    values = np.asarray(labels)
+    return {str(label): value for label, value in zip(values.tolist(), values, strict=True)}
+
+
+def _read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     """Per domain, columns in the order of the paths or, for arrays, of their rows."""
     import numpy as np
 
@@ -258,7 +273,7 @@ def _read_pseudo_labels(path: Path) -> dict[str, dict[str, np.ndarray]]:
         places = np.array([int(row["path"]) for row in rows]) if in_memory else np.array([row["path"] for row in rows])
         found[name] = {
             "row" if in_memory else "path": places,
-            "label": np.array([row["label"] for row in rows]),
+            "label": np.array([names.get(row["label"], row["label"]) for row in rows]),
             "uncertainty": np.array([float(row["uncertainty"]) for row in rows]),
         }
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,13 +26,29 @@ def forward_all(
     was_training = net.training
     net.eval()
     found = []
-    for part in images.tensor_split(parts) if parts else images.split(chunk):
-        x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            features, logits = net(x)
-        found.append((features.float(), logits.float()))
+    with full_precision(precision == "fp32" and device.type == "cuda"):
+        for part in images.tensor_split(parts) if parts else images.split(chunk):
+            x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                features, logits = net(x)
+            found.append((features.float(), logits.float()))
     net.train(was_training)
     return torch.cat([f for f, _ in found]), torch.cat([l for _, l in found])
+
+
+@contextmanager
+def full_precision(wanted: bool = True) -> Iterator[None]:
+    """No TF32 on CUDA, whatever a training set or torch's defaults are: a saved model answers everywhere alike."""
+    if not wanted:
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:

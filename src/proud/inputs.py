@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proud.config import choose_model
-from proud.data.arrays import assemble_arrays, channels_last
+from proud.data.arrays import assemble_arrays
 from proud.data.assemble import assemble
-from proud.data.catalog import Catalog, DomainFiles, Entry, found_instead, leaving_links, not_read, some
+from proud.data.catalog import (
+    Catalog,
+    DomainFiles,
+    Entry,
+    found_instead,
+    leaving_links,
+    not_read,
+    refuse_splits,
+    some,
+    split_folders,
+    taken_for_splits,
+)
 from proud.data.domain import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
-from proud.data.native import native_side
+from proud.data.native import LOOKED_AT, median_side, native_side
 from proud.data.roles import sort_classes
 from proud.data.store import decode_all, stored_side
 from proud.data.walk import Walk
@@ -43,6 +55,12 @@ def gather(
     target = _folder(test, taken) if is_path(test) else test
     if not others:
         raise UserError("No unlabeled domain is given: fit(labeled=..., unlabeled=[...]) needs at least one.")
+    for domain in (source, target):
+        if isinstance(domain, DomainFiles):
+            refuse_splits(domain)
+    for domain in others:
+        if isinstance(domain, DomainFiles) and domain.splits:
+            warnings.warn(taken_for_splits(domain), stacklevel=3)
     name = choose_model(model, _native_side(source))
     side = model_spec(name, 2, size).size
     every = [source, *others] + ([] if target is None else [target])
@@ -96,15 +114,18 @@ def _folder(where: str | Path, taken: dict[str, Path]) -> DomainFiles:
 def folder_domain(name: str, folder: Path) -> DomainFiles:
     """All images below a folder; an image's label is the first folder below it, if there is one."""
     walk = Walk(folder)
-    entries = []
+    entries, leading = [], []
     for path in sorted(walk.images(folder)):
         inner = path.relative_to(folder).parts
+        leading.append(inner[:-1])
         entries.append(Entry(str(path), inner[0] if len(inner) > 1 else None))
     links = leaving_links(walk)
     if not entries:
         raise UserError(f"There are no images in {folder}{found_instead(walk.others, links)}.")
     if text := not_read(name, len(entries), walk.others, links):
         warnings.warn(text, stacklevel=2)
+    if splits := split_folders(leading):
+        return DomainFiles(name, tuple(Entry(entry.location, None) for entry in entries), splits=splits)
     labels = {entry.label for entry in entries}
     empty = tuple(sub.name for sub in walk.folders(folder) if sub.name not in labels)
     return DomainFiles(name, tuple(entries), empty)
@@ -115,13 +136,25 @@ def _native_side(source: Any) -> int:
         return native_side(Catalog("folder", None, {source.name: source}), source.name)
     images = source[0] if isinstance(source, Sequence) and source else getattr(source, "images", source)
     if isinstance(source, tuple) and isinstance(images, list):
-        return min(min(image.shape[:2]) for image in channels_last("labeled", images))
+        return median_side(_sides(images[:: max(1, len(images) // LOOKED_AT)]))
     shape = tuple(getattr(images, "shape", ()))
     if len(shape) not in (3, 4):
         raise UserError("labeled must be a folder of class folders, a pair (images, labels), or a LabeledDomain.")
     if len(shape) == 3:  # grey
         return min(shape[1:])
     return min(shape[1:3]) if shape[3] in (1, 3) else min(shape[2:])
+
+
+def _sides(images: list[Any]) -> Iterator[int]:
+    """The shorter sides of single images, without decoding; what is no image is told of later."""
+    for image in images:
+        shape = tuple(getattr(image, "shape", ()))
+        if isinstance(image, Image.Image):
+            yield min(image.size)
+        elif len(shape) == 2 or shape[2:] in ((1,), (3,)):
+            yield min(shape[:2])
+        elif len(shape) == 3:
+            yield min(shape[1:])
 
 
 def _decoded(domain: DomainFiles, side: int, skip_bad: bool, progress: bool) -> LabeledDomain:

@@ -140,8 +140,10 @@ def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:
 
     try:
         config = timm.get_pretrained_cfg(name)
-    except RuntimeError:
-        config = None
+    except RuntimeError as error:
+        name, _, tag = name.partition(".")
+        there = timm.list_pretrained(f"{name}.*")[:20]
+        raise UserError(f"{name} has no weights {tag!r}. There are: {', '.join(there) or 'none'}.") from error
     if config is None and not timm.is_model(name):
         close = timm.list_models(f"*{name.split('.')[0]}*")[:5]
         hint = f" Did you mean one of: {', '.join(close)}?" if close else ""
@@ -152,8 +154,11 @@ def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:
     return ModelSpec(name, num_classes, size or side, tuple(mean), tuple(std))
 
 
-def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: str = "net") -> Net:
-    """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a safetensors file."""
+def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: str = "net", width: int = 0) -> Net:
+    """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a safetensors file.
+
+    The number of features is found out unless `width` tells it.
+    """
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "init", purpose))
         if spec.name == "digits":
@@ -164,7 +169,7 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
                 load_backbone(backbone, Path(weights))
             if spec.own_share:
                 blend_norms(backbone, spec.own_share)
-        return Net(backbone, count_features(backbone, spec), spec.classes)
+        return Net(backbone, width or count_features(backbone, spec), spec.classes)
 
 
 def count_features(backbone: nn.Module, spec: ModelSpec) -> int:
@@ -189,13 +194,15 @@ def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
     import timm
 
     create: Callable[..., nn.Module] = timm.create_model
-    config = timm.get_pretrained_cfg(spec.name, allow_unregistered=True)
+    config = timm.get_pretrained_cfg(spec.name)
     other_size = config is not None and config.fixed_input_size and config.input_size[-1] != spec.size
     size = {"img_size": spec.size} if other_size else {}
     try:
         return create(spec.name, pretrained=pretrained, num_classes=0, **size)
     except Exception as error:
-        if not pretrained:
+        if pretrained:
+            _timm_backbone(spec, pretrained=False)  # what is wrong with the size is not blamed on the download
+        else:
             raise UserError(
                 f"{spec.name} cannot be built for images of {spec.size}×{spec.size} pixels ({_first_line(error)}): "
                 "choose another --size, or another --model."

@@ -13,7 +13,8 @@ from test_queue import rows_of
 
 from bench.conftest import write_domains
 from proud.bench.results import Results
-from proud.bench_cli import BenchArguments, bench, out_folder
+from proud.bench.worker import is_general
+from proud.bench_cli import BenchArguments, bench, out_folder, prepare
 from proud.errors import UserError
 
 Make = Callable[..., BenchArguments]
@@ -35,6 +36,16 @@ def test_what_two_domains_cannot_do_stops_no_other_combination(tmp_path: Path, a
         ("C", "A"),
         ("C", "B"),
     }
+
+
+def test_what_stops_a_whole_bench(tmp_path: Path, arguments: Make) -> None:
+    """Asked by workers on this machine and by Ray's alike."""
+    _, plan = prepare(arguments(methods="erm,proud", combos="one:two,two:one"))
+    first, second = plan.jobs[:2]
+    of_weights, of_domains = "--weights x: no such file.", "The test domain 'two' has no image of 'a'."
+    assert not is_general(of_weights, first, {})
+    assert is_general(of_weights, second, {first.key: of_weights})
+    assert not is_general(of_domains, second, {first.key: of_domains})
 
 
 def test_the_same_data_by_another_path_goes_on(

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from test_queue import Diary, after, rows_of, run
 
-from proud.bench.sharing import Sharer, family
+from proud.bench.sharing import Sharer, code_of, family
 from proud.bench.worker import Tasks
 from proud.bench_cli import BenchArguments, bench, out_folder, prepare
 from proud.config import Options
@@ -268,6 +268,15 @@ def test_a_copy_of_a_method_under_the_same_name_is_another_one(
     assert bench(arguments(methods="erm,mine", combos="one:two")) == 0
     rows = rows_of(arguments())
     assert len(rows) == 2 and not any("shared" in row for row in rows)
+    code_of.cache_clear()
+    family.cache_clear()
+    _, plan = prepare(arguments(methods="mine", combos="one:two"))
+    before = family(plan.jobs[0]), code_of("mine")
+    (tmp_path / "mine_erm.py").write_text(copy + "\n\nCHANGED = True\n")
+    code_of.cache_clear()
+    family.cache_clear()
+    assert family(plan.jobs[0]) == before[0], "else what the older code left would never be removed"
+    assert code_of("mine") != before[1]
 
 
 def test_a_stage_of_labeled_images_alone_cannot_read_others(

@@ -61,6 +61,12 @@ def test_a_stopped_demo_goes_on(
     assert cli.run(command) == 0
     assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
     assert (tmp_path / "demo" / "report.html").is_file()
+    with monkeypatch.context() as patched:  # a second demo, stopped: it goes on as well
+        patched.setattr(console.TrainingBar, "__call__", stop)
+        assert cli.run(command) == 130
+    before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()
+    assert cli.run(command) == 0
+    assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
 
 
 def test_the_demo_touches_no_other_files(tmp_path: Path) -> None:

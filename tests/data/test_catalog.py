@@ -105,8 +105,16 @@ def test_splits_are_not_taken_for_classes(names: tuple[str, ...], tmp_path: Path
     root = three_sites(tmp_path, 1)
     write_tree(root / "east", {name: {"cat": 1, "dog": 1} for name in names})
     (root / "east" / "notes").mkdir()
-    with pytest.raises(UserError, match=r"'east' look like splits and not like classes: .* CSV file with .*`split`"):
-        scan_folder(root)
+    catalog = scan_folder(root)
+    assert "look like splits, so its images have no labels" in catalog.notices["east"]
+    refused = r"'east' look like splits and not like classes: .* CSV file with .*`split`"
+    with pytest.raises(UserError, match=refused):
+        assign_roles(catalog, "east", None, "north")
+    with pytest.raises(UserError, match=refused):
+        assign_roles(catalog, "central", None, "east")
+    unlabeled = assign_roles(catalog, "central", None, "north").unlabeled  # no classes are needed there
+    (east,) = (domain for domain in unlabeled if domain.name == "east")
+    assert len(east.entries) == 2 * len(names) and not any(entry.label for entry in east.entries)
 
 
 @pytest.mark.parametrize("more", ["east/train/b.png", "east/lorry/freight/b.png", "east/lorry/b.png"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from proud import models
 from proud.deploy.predict import Model, find_images, load_model
 from proud.errors import UserError
 from proud.models import build_net, model_spec
@@ -42,6 +43,27 @@ def test_a_share_of_own_statistics_is_kept(tmp_path: Path) -> None:
     del about["spec"]["own_share"]  # as models from before have it
     (tmp_path / "model.json").write_text(json.dumps(about))
     assert not torch.allclose(load_model(tmp_path, "cpu").logits(images), model.logits(images))
+
+
+@pytest.mark.parametrize("on_meta", [True, False], ids=["built without memory", "not possible without memory"])
+def test_loading_passes_no_image_through_the_network(
+    on_meta: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A made-up size of a stranger's model costs nothing, and networks that want real weights can be loaded."""
+    spec, passed = model_spec("test_resnet", 2, 32), []
+    count = models.count_features
+
+    def counting(backbone: torch.nn.Module, spec: models.ModelSpec) -> int:
+        device = next(backbone.parameters()).device.type
+        passed.append(device)
+        if device == "meta" and not on_meta:
+            raise UserError("cannot take images (Tensor.item() cannot be called on meta tensors)")
+        return count(backbone, spec)
+
+    Model(build_net(spec), spec, ("cat", "dog"), {}, torch.device("cpu")).save(tmp_path)
+    monkeypatch.setattr(models, "count_features", counting)
+    assert load_model(tmp_path, "cpu").spec == spec
+    assert passed == (["meta"] if on_meta else ["meta", "cpu"])
 
 
 @pytest.mark.parametrize("change", ["format", "classes", "size", "share", "missing", "torn", "foreign", "pickle"])

@@ -14,6 +14,7 @@ from proud.models import model_spec
 from proud.randomness import Randomness
 from proud.training.fast import FastEpochs
 from proud.training.loop import plain_epoch
+from proud.training.machine import Stopped
 from toy import SIDE, toy_settings, toy_task
 
 
@@ -51,6 +52,32 @@ def test_without_a_compiler_or_graphs_steps_are_plain_and_the_reason_is_told(mon
     assert any(text.startswith("plain steps in stage main: ") for text in said)
     expected = epoch_of(build(), plain_epoch)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+class Wrapped(RuntimeError):
+    """As the compiler wraps what is raised while it works."""
+
+    def __init__(self, inner: Exception) -> None:
+        self.inner_exception = inner
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [(Stopped(), Stopped), (Wrapped(Stopped()), Stopped), (torch.OutOfMemoryError("full"), torch.OutOfMemoryError)],
+)
+def test_a_stop_or_a_full_memory_is_no_missing_compiler(
+    raised: Exception, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(function: Any, **_: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            raise raised
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", failing)
+    method = build()
+    with pytest.raises(expected):
+        epoch_of(method, FastEpochs(method))
 
 
 def test_a_compiled_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:

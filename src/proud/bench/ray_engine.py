@@ -22,7 +22,7 @@ from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan, fingerprint
 from proud.bench.results import Results, Row
 from proud.bench.sharing import Sharer, family, half_done_first, remove_unneeded
-from proud.bench.worker import Outcome, Tasks, View, run_job
+from proud.bench.worker import Outcome, Tasks, View, is_general, run_job
 from proud.config import Options
 from proud.data.benchmarks import catalog_for
 from proud.errors import UserError
@@ -144,7 +144,7 @@ class _Engine:
             shutil.rmtree(Path(self.place.folder) / "runs" / job.name / "checkpoints", ignore_errors=True)
             self.view.finished(job, row)
         elif "error" in answer:
-            if answer["error"] in self.failures.values():  # nothing of this one job: weights, disk, data
+            if is_general(answer["error"], job, self.failures):
                 self.fatal = UserError(answer["error"])
                 return
             self.failures[job.key] = answer["error"]

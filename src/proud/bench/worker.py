@@ -146,8 +146,7 @@ def work(
                     return Outcome("time" if deadline() else "signal", failures)
                 except Exception as error:  # the others need not wait until somebody looks at this one
                     told = error if isinstance(error, UserError) else unexpected(error, folder / "runs" / job.name)
-                    of_domains = any(repr(name) in str(told) for name in (job.run.labeled, job.run.test))
-                    if str(told) in failures.values() and not of_domains:  # weights, device, disk
+                    if is_general(str(told), job, failures):
                         raise
                     failures[job.key] = str(told)
                     view.failed(job, told)
@@ -159,6 +158,11 @@ def work(
         else:
             view.waiting(held)
             time.sleep(WAIT_SECONDS)
+
+
+def is_general(told: str, job: Job, failures: dict[Key, str]) -> bool:
+    """Whether an error stops the whole bench: two jobs met it, and it is not of their domains but of the machine."""
+    return told in failures.values() and not any(repr(name) in told for name in (job.run.labeled, job.run.test))
 
 
 def unexpected(error: Exception, path: Path) -> UserError:

@@ -37,6 +37,8 @@ class DomainFiles:
     entries: tuple[Entry, ...]
     empty_classes: tuple[str, ...] = ()
     pixels: np.ndarray | list[np.ndarray] | None = None
+    splits: tuple[str, ...] = ()
+    """folders in place of class folders whose names are those of splits: the images have no labels"""
 
     def __post_init__(self) -> None:
         """Names of domains and classes go into many files: they must be text. Names of images may be anything."""
@@ -92,8 +94,9 @@ def scan_folder(root: Path | str) -> Catalog:
         walk.others.clear()
         before = len(walk.ignored_links)
         domain = domains[folder.name] = _read_domain(folder, walk)
-        if odd := not_read(folder.name, len(domain.entries), walk.others, leaving_links(walk, before)):
-            notices[folder.name] = odd
+        odd = not_read(folder.name, len(domain.entries), walk.others, leaving_links(walk, before))
+        if odd or domain.splits:
+            notices[folder.name] = "; ".join(filter(None, [odd, taken_for_splits(domain)]))
     if not any(domain.entries for domain in domains.values()):
         raise UserError(_nothing_found(top, walk))
     for name in linked:
@@ -108,20 +111,41 @@ def _read_domain(folder: Path, walk: Walk) -> DomainFiles:
     found = [path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder))]
     found.sort()
     labels = [names[1] if len(names) > 2 else None for names in (path.split("/", 2) for path in found)]
-    _refuse_splits(folder.name, found, {label for label in labels if label is not None})
+    if splits := split_folders(path.split("/")[1:-1] for path in found):
+        return DomainFiles(folder.name, tuple(Entry(path, None) for path in found), splits=splits)
     empty = tuple(sorted({sub.name for sub in walk.folders(folder)}.difference(labels)))
     return DomainFiles(folder.name, tuple(map(Entry, found, labels)), empty)
 
 
-def _refuse_splits(name: str, found: Sequence[str], labels: set[str]) -> None:
-    """`train/<class>/*` and `test/<class>/*` are not two classes; `train/*` and `test/*` may be."""
-    if len(labels) < 2 or any(label.lower() not in SPLITS for label in labels):
-        return
-    if {path.split("/", 2)[1] for path in found if path.count("/") > 2} == labels:
+def split_folders(folders: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """`train/<class>/*` and `test/<class>/*` are not two classes; `train/*` and `test/*` may be.
+
+    `folders`: for each image of a domain, the folders that lead to it from there.
+    """
+    first, above_others = set(), set()
+    for names in folders:
+        if not names or names[0].lower() not in SPLITS:
+            return ()
+        first.add(names[0])
+        if len(names) > 1:
+            above_others.add(names[0])
+    return tuple(sorted(first)) if len(first) > 1 and above_others == first else ()
+
+
+def taken_for_splits(domain: DomainFiles) -> str:
+    """A sentence for where no labels are needed; '' if the domain's folders are classes."""
+    if not domain.splits:
+        return ""
+    return f"{domain.name}: its folders {', '.join(domain.splits)} look like splits, so its images have no labels"
+
+
+def refuse_splits(domain: DomainFiles) -> None:
+    """Where labels are needed."""
+    if domain.splits:
         raise UserError(
-            f"The folders {', '.join(sorted(labels))} of the domain {name!r} look like splits and not like classes: "
-            "proud splits the labeled domain itself. Put the class folders directly below the domain, or give a CSV "
-            "file with a column `split`."
+            f"The folders {', '.join(domain.splits)} of the domain {domain.name!r} look like splits and not like "
+            "classes: proud splits the labeled domain itself. Put the class folders directly below the domain, or "
+            "give a CSV file with a column `split`."
         )
 
 

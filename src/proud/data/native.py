@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from statistics import median
 
 import numpy as np
@@ -29,4 +30,9 @@ def native_side(catalog: Catalog, domain_name: str) -> int:
                 sides.append(min(image.size))
         except Exception:  # PIL's readers answer broken content with errors of every kind; decoding names it
             continue
-    return int(median(sides)) if sides else 224
+    return median_side(sides)
+
+
+def median_side(sides: Iterable[int]) -> int:
+    found = list(sides)
+    return int(median(found)) if found else 224

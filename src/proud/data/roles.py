@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proud.data.catalog import Catalog, DomainFiles, some
+from proud.data.catalog import Catalog, DomainFiles, refuse_splits, some
 from proud.errors import UserError
 
 
@@ -98,6 +98,7 @@ def _is_integer(label: str) -> bool:
 
 
 def _classes(source: DomainFiles) -> tuple[str, ...]:
+    refuse_splits(source)
     without = [entry.location for entry in source.entries if entry.label is None]
     if without:
         raise UserError(
@@ -121,6 +122,7 @@ def _classes(source: DomainFiles) -> tuple[str, ...]:
 
 
 def _check_test_labels(target: DomainFiles, source_name: str, classes: tuple[str, ...]) -> None:
+    refuse_splits(target)
     without = [entry.location for entry in target.entries if entry.label is None]
     if without:
         raise UserError(

@@ -11,7 +11,7 @@ import torch
 
 from proud.data.assemble import digest
 from proud.data.benchmarks import catalog_for
-from proud.data.catalog import Catalog, some
+from proud.data.catalog import Catalog, refuse_splits, some
 from proud.data.domain import LabeledDomain
 from proud.data.labels import read_labels
 from proud.data.roles import sort_classes, with_images
@@ -44,6 +44,7 @@ def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:
 def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tuple[LabeledDomain, list[BadFile]]:
     """One domain's images with their labels, in the model's input format; and the files that were left out."""
     domain = with_images(catalog, name)
+    refuse_splits(domain)
     numbers = {label: k for k, label in enumerate(model.classes)}
     without = [entry.location for entry in domain.entries if entry.label is None]
     if without:

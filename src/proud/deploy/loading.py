@@ -27,8 +27,9 @@ def read_model(folder: Path) -> tuple[Net, ModelSpec, tuple[str, ...], dict[str,
         if len(classes) != spec.classes or not isinstance(config, dict):
             raise ValueError("its classes or its config are not ours")
         tensors = read_tensors(folder / "model.safetensors")
-        check_tensors(tensors, expected_tensors(spec))
-        net = build_net(spec)
+        expected = expected_tensors(spec)
+        check_tensors(tensors, expected)
+        net = build_net(spec, width=expected["head.direction"].shape[1])
         net.load_state_dict(tensors)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
         text = " ".join(str(error).split())[:500]
@@ -82,5 +83,9 @@ def expected_tensors(spec: ModelSpec) -> dict[str, torch.Tensor]:
     try:
         with torch.device("meta"):
             return build_net(spec).state_dict()
-    except (NotImplementedError, RuntimeError):  # some networks compute with their weights while they are built
+    except (
+        NotImplementedError,
+        RuntimeError,
+        UserError,
+    ):  # some networks compute with their weights while they are built
         return build_net(spec).state_dict()

@@ -18,6 +18,8 @@ from torch import Tensor
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness, raw_sizes, shape_draws
 from proud.training.loop import plain_epoch
+from proud.training.machine import Stopped
+from proud.training.memory import is_out_of_memory
 
 WARM_UP_STEPS = 3
 LOOK_UP_EVERY = 16  # steps between looks at signals and the progress bar
@@ -77,6 +79,7 @@ class FastEpochs:
             try:
                 return self._capture(stage, rows)
             except Exception as error:
+                stop_if_asked(error)
                 reason = in_one_line(error)
                 torch.cuda.synchronize()
         warnings.warn(f"plain steps in stage {stage.name}: {reason}", stacklevel=2)
@@ -132,15 +135,27 @@ def compiled_or_plain(method: Method, name: str) -> Callable[..., Any]:
     compiled = torch.compile(plain, dynamic=False)
 
     def first(*inputs: Any) -> Any:
+        kept = compiled
         try:
-            found, kept = compiled(*inputs), compiled
+            found = compiled(*inputs)
         except Exception as error:
+            stop_if_asked(error)
+            if is_out_of_memory(error):
+                raise
             warnings.warn(f"{name} is not compiled: {in_one_line(error)}", stacklevel=2)
-            found, kept = plain(*inputs), plain
+            kept = plain
+        if kept is plain:  # outside the handler, which holds on to what the failed call had in memory
+            found = plain(*inputs)
         setattr(method, name, kept)
         return found
 
     return first
+
+
+def stop_if_asked(error: Exception) -> None:
+    """The compiler wraps what a signal raises in the middle of its work."""
+    if isinstance(error, Stopped) or isinstance(getattr(error, "inner_exception", None), Stopped):
+        raise Stopped from error
 
 
 def in_one_line(error: Exception) -> str:

@@ -84,7 +84,7 @@ def probe(folder: Path) -> None:
     make_folder(folder)
     trace = folder / ".writable"
     trace.touch()
-    trace.unlink()
+    trace.unlink(missing_ok=True)  # another process may look at the same time
 
 
 def write_json(path: Path, value: Any) -> None:
