@@ -294,10 +294,13 @@ class ProUD(Method):
 
     def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
         config, ratio = self.config, self.certainty(found.uncertainty)
-        certain = ratio > config.threshold
-        # drawn from U(0, 1), whose mean is one half
-        final = torch.where(certain, 0.5, ratio) if config.udmix else torch.full_like(ratio, 0.5)
-        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.float().mean()}
+        final = self.mean_ratio(ratio) if config.udmix else torch.full_like(ratio, 0.5)
+        certain = (ratio > config.threshold).float()
+        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.mean()}
+
+    def mean_ratio(self, ratio: Tensor) -> Tensor:
+        """What λ is on average: above the threshold it is drawn from U(0, 1)."""
+        return torch.where(ratio > self.config.threshold, 0.5, ratio)
 
     def certainty(self, uncertainty: Tensor) -> Tensor:
         return ops.certainty_ratio(uncertainty, self.config.tau_ratio)

@@ -188,6 +188,9 @@ class ProUDPlus(ProUD, EMAMethod):
             return ops.spread_ratio(uncertainty, uniform, self.config.tau_ratio)
         return super().ratio(uncertainty, uniform)
 
+    def mean_ratio(self, ratio: Tensor) -> Tensor:
+        return ratio if self.config.random_ratio else super().mean_ratio(ratio)
+
     # ---- the merging loss trusts certain pseudo-labels more, and labeled images are learned as they are
 
     def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
