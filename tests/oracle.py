@@ -163,7 +163,7 @@ def mixing_ratio(uncertainty: Array, uniform: Array, tau: float, threshold: floa
     return np.array([u if r > threshold else r for r, u in zip(ratios, uniform, strict=True)])
 
 
-def spread_ratio(uncertainty: Array, uniform: Array, tau: float) -> Array:
+def random_ratio(uncertainty: Array, uniform: Array, tau: float) -> Array:
     return np.array([2 * r * u for r, u in zip(certainty_ratio(uncertainty, tau), uniform, strict=True)])
 
 

@@ -198,7 +198,9 @@ class ProUD:
         """Share of the images whose label is predicted."""
         import numpy as np
 
-        truth = np.array([str(label) for label in np.asarray(labels).tolist()])
+        from proud.data.arrays import as_numpy
+
+        truth = np.array([str(label) for label in as_numpy(labels).tolist()])
         found = self.predict(images).astype(str)
         if len(truth) != len(found):
             raise UserError(f"There are {len(found)} images but {len(truth)} labels.")
@@ -243,13 +245,9 @@ def _setting_names(method: str, settings: dict[str, Any]) -> None:
 
 def _given_names(labeled: Any) -> dict[str, Any]:
     """Class -> label as it was given."""
-    import numpy as np
-    from torch import Tensor
+    from proud.data.arrays import as_numpy
 
-    if not isinstance(labeled, tuple):
-        return {}
-    labels = labeled[1].detach().cpu() if isinstance(labeled[1], Tensor) else labeled[1]
-    values = np.asarray(labels)
+    values = as_numpy(labeled[1] if isinstance(labeled, tuple) else ())
     return {str(label): value for label, value in zip(values.tolist(), values, strict=True)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ def forward_all(
     was_training = net.training
     net.eval()
     found = []
-    with full_precision(precision == "fp32" and device.type == "cuda"):
+    with full_precision() if (precision, device.type) == ("fp32", "cuda") else nullcontext():
         for part in images.tensor_split(parts) if parts else images.split(chunk):
             x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
@@ -37,11 +37,8 @@ def forward_all(
 
 
 @contextmanager
-def full_precision(wanted: bool = True) -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """No TF32 on CUDA, whatever a training set or torch's defaults are: a saved model answers everywhere alike."""
-    if not wanted:
-        yield
-        return
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False

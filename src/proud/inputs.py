@@ -114,21 +114,17 @@ def _folder(where: str | Path, taken: dict[str, Path]) -> DomainFiles:
 def folder_domain(name: str, folder: Path) -> DomainFiles:
     """All images below a folder; an image's label is the first folder below it, if there is one."""
     walk = Walk(folder)
-    entries, leading = [], []
-    for path in sorted(walk.images(folder)):
-        inner = path.relative_to(folder).parts
-        leading.append(inner[:-1])
-        entries.append(Entry(str(path), inner[0] if len(inner) > 1 else None))
+    paths = sorted(walk.images(folder))
+    above = [path.relative_to(folder).parts[:-1] for path in paths]
+    splits = split_folders(above)
+    labels = [None if splits or not names else names[0] for names in above]
     links = leaving_links(walk)
-    if not entries:
+    if not paths:
         raise UserError(f"There are no images in {folder}{found_instead(walk.others, links)}.")
-    if text := not_read(name, len(entries), walk.others, links):
+    if text := not_read(name, len(paths), walk.others, links):
         warnings.warn(text, stacklevel=2)
-    if splits := split_folders(leading):
-        return DomainFiles(name, tuple(Entry(entry.location, None) for entry in entries), splits=splits)
-    labels = {entry.label for entry in entries}
-    empty = tuple(sub.name for sub in walk.folders(folder) if sub.name not in labels)
-    return DomainFiles(name, tuple(entries), empty)
+    empty = {sub.name for sub in walk.folders(folder)}.difference(labels, splits)
+    return DomainFiles(name, tuple(map(Entry, map(str, paths), labels)), tuple(sorted(empty)), splits=splits)
 
 
 def _native_side(source: Any) -> int:

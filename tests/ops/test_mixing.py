@@ -26,12 +26,12 @@ def test_mixing_ratio_equals_the_oracle(seed: int, n: int, tau: float, threshold
     np.testing.assert_allclose(ops.mixing_ratio(eps, uniform, tau, threshold), expected, rtol=1e-12)
 
 
-def test_a_spread_ratio_equals_the_oracle_and_is_uniform_without_doubt() -> None:
+def test_a_random_ratio_equals_the_oracle_and_is_uniform_without_doubt() -> None:
     g = torch.Generator().manual_seed(0)
     eps, uniform = torch.rand(2, 20, generator=g, dtype=torch.float64)
     eps[:3] = 0
-    got = ops.spread_ratio(eps, uniform, 0.5)
-    np.testing.assert_allclose(got, oracle.spread_ratio(eps.numpy(), uniform.numpy(), 0.5), rtol=1e-12)
+    got = ops.random_ratio(eps, uniform, 0.5)
+    np.testing.assert_allclose(got, oracle.random_ratio(eps.numpy(), uniform.numpy(), 0.5), rtol=1e-12)
     torch.testing.assert_close(got[:3], uniform[:3])
 
 

@@ -126,7 +126,8 @@ def pretraining_settings(job: Job) -> dict[str, Any]:
 @cache
 def family(job: Job) -> str:
     """All jobs that may share anything, by what the plan alone says; the keys tell edited code apart."""
-    return digest(code_of(job.run.method)[:2], pretraining_settings(job), job.run.labeled, job.run.seed)
+    kind = method_class(job.run.method)
+    return digest(kind.__module__, kind.__qualname__, pretraining_settings(job), job.run.labeled, job.run.seed)
 
 
 @cache

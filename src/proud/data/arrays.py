@@ -117,7 +117,7 @@ def channels_last(name: str, images: Images) -> np.ndarray | list[np.ndarray]:
         if not images:
             raise UserError(f"There are no images in {name!r}")
         return [_one_image(f"image {row + 1} of {name!r}", image) for row, image in enumerate(images)]
-    pixels = _pixels(images)
+    pixels = as_numpy(images)
     if pixels.dtype != np.uint8:
         raise UserError(f"The images of {name!r} are {pixels.dtype}; they must be uint8 (0 to 255)")
     if pixels.ndim == 3 and pixels.shape[2] not in (1, 3):  # grey images without a channel dimension
@@ -134,7 +134,7 @@ def channels_last(name: str, images: Images) -> np.ndarray | list[np.ndarray]:
 
 def _one_image(name: str, image: Any) -> np.ndarray:
     try:
-        pixels = pixels_of(image) if isinstance(image, Image.Image) else _pixels(image)
+        pixels = pixels_of(image) if isinstance(image, Image.Image) else as_numpy(image)
     except BadImage as error:
         raise UserError(f"{name}: {error}") from error
     if pixels.dtype != np.uint8:
@@ -150,12 +150,12 @@ def _one_image(name: str, image: Any) -> np.ndarray:
     )
 
 
-def _pixels(images: Any) -> np.ndarray:
-    return images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
+def as_numpy(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
 def _label_names(name: str, labels: Labels) -> list[str]:
-    values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    values = as_numpy(labels)
     if values.ndim == 1 and (values.dtype.kind in "iuU" or all(isinstance(value, str) for value in values)):
         return [str(value) for value in values.tolist()]
     raise UserError(f"The labels of {name!r} must be one list of whole numbers or strings, not {values.dtype}")

@@ -110,11 +110,11 @@ def _read_domain(folder: Path, walk: Walk) -> DomainFiles:
     above = len(str(folder)) - len(folder.name)
     found = [path[above:].replace(os.sep, "/") for path in walk.image_paths(str(folder))]
     found.sort()
-    labels = [names[1] if len(names) > 2 else None for names in (path.split("/", 2) for path in found)]
-    if splits := split_folders(path.split("/")[1:-1] for path in found):
-        return DomainFiles(folder.name, tuple(Entry(path, None) for path in found), splits=splits)
-    empty = tuple(sorted({sub.name for sub in walk.folders(folder)}.difference(labels)))
-    return DomainFiles(folder.name, tuple(map(Entry, found, labels)), empty)
+    splits = split_folders(path.split("/")[1:-1] for path in found)
+    parts = (path.split("/", 2) for path in found)
+    labels = [names[1] if len(names) > 2 and not splits else None for names in parts]
+    empty = {sub.name for sub in walk.folders(folder)}.difference(labels, splits)
+    return DomainFiles(folder.name, tuple(map(Entry, found, labels)), tuple(sorted(empty)), splits=splits)
 
 
 def split_folders(folders: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -185,7 +185,7 @@ class ProUDPlus(ProUD, EMAMethod):
 
     def ratio(self, uncertainty: Tensor, uniform: Tensor) -> Tensor:
         if self.config.random_ratio:
-            return ops.spread_ratio(uncertainty, uniform, self.config.tau_ratio)
+            return ops.random_ratio(uncertainty, uniform, self.config.tau_ratio)
         return super().ratio(uncertainty, uniform)
 
     def mean_ratio(self, ratio: Tensor) -> Tensor:

@@ -23,8 +23,8 @@ from proud.ops.mixing import (
     class_index,
     mixing_ratio,
     mixup,
+    random_ratio,
     sample_match,
-    spread_ratio,
     ud_mix,
 )
 from proud.ops.noisemix import NoiseMixDraw, dilated_kernel, noise_mix, noise_mix_draw, same_convolution
@@ -87,12 +87,12 @@ __all__ = [
     "prototype_merging_loss",
     "rand_augment",
     "random_outline",
+    "random_ratio",
     "random_warp",
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",
     "soft_prototypes",
-    "spread_ratio",
     "to_unit",
     "ud_mix",
     "uncertainty",

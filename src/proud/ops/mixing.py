@@ -35,7 +35,7 @@ def mixing_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor, thre
     return torch.where(ratio > threshold, uniform.to(ratio.dtype), ratio)
 
 
-def spread_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor) -> Tensor:
+def random_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor) -> Tensor:
     """A ratio from U(0, 2 lambda_eps), whose mean is lambda_eps: uniform without doubt. [N], [...,N] -> [...,N]."""
     ratio = certainty_ratio(uncertainty, tau)
     return 2 * ratio * uniform.to(ratio.dtype)
