@@ -96,7 +96,6 @@ def scalability() -> str:
                 f"{row['run_s'] / unit:.2f}",
                 f"{row['run_s'] / mine[0]['run_s']:.2f}",
                 f"{row['state_bytes'] / 2**20:.1f}",
-                f"{row['peak_bytes'] / 2**20:.0f}" if row["peak_bytes"] else "–",
             ]
             for row in mine
         ]
@@ -106,7 +105,6 @@ def scalability() -> str:
         "time of a run, `proud` with 2 = 1",
         "against its own with 2",
         "networks and optimizers, MiB",
-        "GPU peak, MiB",
     ]
     return table(header, rows) + source("scalability.json", found)
 

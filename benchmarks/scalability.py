@@ -9,6 +9,7 @@ is what its stages cost: steps timed per kind of stage, times their number, plus
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import shlex
 import sys
@@ -66,7 +67,10 @@ def measure(data: str, device: torch.device, steps: int, **settings: Any) -> lis
     for name in ("proud", "eid"):
         for domains in DOMAINS:
             shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
-            if device.type == "cuda":
+            if device.type == "cuda":  # nothing of the one before counts
+                method = None
+                gc.collect()
+                torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             precision = "bf16" if device.type == "cuda" else "fp32"
             method = build(shape, data, name, made_up_task(shape), device, precision, **settings)
@@ -87,9 +91,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-    unit = rows[0][
-        "run_s"
-    ]  # ProUD's at the fewest domains: ratios of one measurement say more than times on one machine
+    # in ProUD's at the fewest domains: ratios of one measurement say more than times on one machine
+    unit = rows[0]["run_s"]
     for name in ("proud", "eid"):
         mine = [row for row in rows if row["method"] == name]
         domains = [row["domains"] for row in mine]
