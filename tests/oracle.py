@@ -137,6 +137,11 @@ def prototype_merging_loss(
     return total / sum(weights)
 
 
+def log_class_mix(labels: Ints, classes: int, least: float = 0.1) -> list[float]:
+    share = [sum(int(label == k) for label in labels) / len(labels) for k in range(classes)]
+    return [math.log(max(value, least / classes)) for value in share]
+
+
 def soft_cross_entropy(logits: Array, targets: Array) -> float:
     total = 0.0
     for row, target in zip(logits, targets, strict=True):

@@ -58,7 +58,8 @@ def nowhere(model: str) -> Context:
     )
 
 
-MORE: dict[str, dict[str, Any]] = {"proud-plus": {"random_ratio": True, "spectra": 0.5}}  # what is off by default
+# what is off by default
+MORE: dict[str, dict[str, Any]] = {"proud-plus": {"random_ratio": True, "spectra": 0.5, "class_mix": "even"}}
 
 
 def index_without_values(labels: torch.Tensor, classes: int) -> ops.ClassIndex:

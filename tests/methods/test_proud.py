@@ -150,6 +150,33 @@ def test_plus_weights_the_merging_loss_by_certainty() -> None:
     )
 
 
+def test_plus_with_an_even_class_mix_makes_up_for_what_it_learns_from() -> None:
+    method, _ = build("proud-plus", class_mix="even")
+    labels, classes = method.context.labels, method.context.classes
+    logits = torch.randn(5, classes)
+    found = torch.cat([found.labels for found in method.pseudo_labels().values()])
+    torch.testing.assert_close(method.learned(logits), logits + ops.log_class_mix(found, classes))
+    assert torch.equal(method.expected, torch.full_like(method.expected, 1 / classes))
+    fresh = method_class("proud-plus")(method.config, method.context)
+    torch.testing.assert_close(fresh.learned(logits), logits + ops.log_class_mix(labels, classes))
+    plain, _ = build("proud-plus")
+    assert plain.learned(logits) is logits
+    torch.testing.assert_close(plain.expected, torch.bincount(labels, minlength=classes) / len(labels))
+
+
+@pytest.mark.parametrize(("class_mix", "wanted"), [("labeled", False), ("even", True)])
+def test_plus_every_cross_entropy_sees_the_class_mix(class_mix: str, wanted: bool) -> None:
+    method, random = build("proud-plus", class_mix=class_mix)
+    for stage in method.stages():
+        rows = {name: torch.arange(8) for name in stage.pools}
+        draws = random.draws(method.draws(stage))
+        before = method.losses(stage, rows, draws)
+        method.log_mix.copy_(method.log_mix.flip(0) * 3)
+        after = method.losses(stage, rows, draws)
+        for name in before.keys() & {"ce", "labeled", "loss"}:
+            assert (before[name].item() != after[name].item()) == wanted, name
+
+
 def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     method, _ = build("proud-plus")
     assert method.labeler() is method.network() is method.average

@@ -86,3 +86,28 @@ def test_losses_keep_their_precision() -> None:
         assert ops.soft_cross_entropy(x, x.softmax(-1)).dtype == dtype
         assert ops.mixup_cross_entropy(x, labels, labels, torch.tensor(0.3)).dtype == dtype
         assert ops.prototype_merging_loss(x + 1, labels, x + 1).dtype == dtype
+
+
+@given(SEEDS, st.integers(1, 40), st.integers(2, 6))
+def test_the_logarithms_of_a_class_mix_equal_the_oracle(seed: int, n: int, k: int) -> None:
+    labels = torch.randint(k, (n,), generator=torch.Generator().manual_seed(seed))
+    np.testing.assert_allclose(ops.log_class_mix(labels, k), oracle.log_class_mix(labels.numpy(), k), rtol=1e-6)
+    torch.testing.assert_close(ops.expected_mix(labels, k, even=False).sum(), torch.tensor(1.0))
+    assert ops.expected_mix(labels, k, even=True).tolist() == [np.float32(1 / k)] * k
+
+
+def test_logits_learned_under_a_class_mix_do_not_have_it() -> None:
+    """One image, nine labels in ten of the first class: the best logits are even under the mix, nine to one without."""
+    labels = torch.tensor([0] * 9 + [1])
+    for mix, wanted in ((ops.log_class_mix(labels, 2), 0.0), (torch.zeros(2), np.log(9))):
+        logits = torch.zeros(2, requires_grad=True)
+        optimizer = torch.optim.LBFGS([logits], max_iter=50)
+
+        def loss(mix: torch.Tensor = mix, logits: torch.Tensor = logits) -> torch.Tensor:
+            logits.grad = None
+            value = torch.nn.functional.cross_entropy((logits + mix).expand(10, 2), labels)
+            value.backward()
+            return value
+
+        optimizer.step(loss)
+        np.testing.assert_allclose((logits[0] - logits[1]).item(), wanted, atol=1e-3)

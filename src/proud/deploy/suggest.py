@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from proud import ops
@@ -117,7 +116,7 @@ def judge(model: Model, domain: UnlabeledDomain, labels: Tensor) -> tuple[Tensor
             present,
             classifier=settings["classifier"],
             balance=settings.get("balance", 0.0),
-            prior=torch.bincount(labels, minlength=len(model.classes)) / len(labels),
+            prior=ops.expected_mix(labels, len(model.classes), settings.get("class_mix") == "even"),
         )
         return features, guess, doubt
     guess = ops.nearest_prototype(aligned, found[f"site/{domain.name}"], present)

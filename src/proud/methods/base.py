@@ -253,7 +253,11 @@ class Method:
                 labels = labels.repeat(2)
         with self.autocast():
             _, logits = self.net(x)
-        return torch.nn.functional.cross_entropy(logits.float(), labels)
+        return torch.nn.functional.cross_entropy(self.learned(logits.float()), labels)
+
+    def learned(self, logits: Tensor) -> Tensor:
+        """Logits as a cross-entropy sees them."""
+        return logits
 
     def noise_copy(self, x: Tensor, draws: Draws) -> Tensor:
         """NoiseMix copies of normalised images, with the draws that `noise_draws` declares."""

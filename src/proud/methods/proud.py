@@ -285,7 +285,9 @@ class ProUD(Method):
         everyone = group.gather(features, blocks=2)
         with self.autocast():
             logits = self.net.head(ops.mixup(features, partner, ratio.to(features.dtype), among=everyone))
-        return ops.mixup_cross_entropy(logits.float(), labels, group.gather(labels, blocks=2)[partner], ratio)
+        return ops.mixup_cross_entropy(
+            self.learned(logits.float()), labels, group.gather(labels, blocks=2)[partner], ratio
+        )
 
     # ---- for records and reports
 

@@ -8,7 +8,7 @@ some are turned into line drawings; batch norm also looks at the image itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proud.errors import UserError
 from proud.lazy import ops, torch
@@ -40,7 +40,10 @@ class ProUDPlusConfig(ProUDConfig):
     classifier: float = 0.5
     """weight of the classifier's own opinion in the pseudo-labels"""
     balance: float = 0.25
-    """how much classes that come up more often than in the labeled domain are held back (0 to 1)"""
+    """how much classes that come up more often than in the expected class mix are held back (0 to 1)"""
+    class_mix: Literal["labeled", "even"] = "labeled"
+    """how often classes are expected to come up elsewhere: as in the labeled domain, or all alike; then losses also
+    make up for classes that come up more often than others in what is learned from"""
     pml_tau: float = 0.1
     """temperature of the merging loss; the paper's is 1, at which it never lets go"""
     labeled_weight: float = 1.0
@@ -63,7 +66,9 @@ class ProUDPlusConfig(ProUDConfig):
 class ProUDPlus(ProUD, EMAMethod):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig  # type: ignore[assignment]
-    MAIN_ONLY = tuple({*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"own_share", "warp", "outline"})
+    MAIN_ONLY = tuple(
+        {*ProUD.MAIN_ONLY, *ProUDPlusConfig.__annotations__} - {"own_share", "warp", "outline", "class_mix"}
+    )
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         if not 0 <= config.own_share <= 1:
@@ -75,6 +80,19 @@ class ProUDPlus(ProUD, EMAMethod):
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
         self.centers = torch.zeros(domains, self.net.num_features, device=context.device)
         self.domain_of = any_length(torch.zeros(rows, dtype=torch.int64, device=context.device))
+        self.even = config.class_mix == "even"
+        self.expected = ops.expected_mix(context.labels, context.classes, self.even)
+        self.log_mix = ops.log_class_mix(context.labels, context.classes)
+
+    # ---- classes alike
+
+    def pseudo_label(self, random: Randomness) -> None:
+        super().pseudo_label(random)
+        # SampleMatch draws labeled images of the pseudo-labels' classes: all batches have their mix
+        self.log_mix.copy_(ops.log_class_mix(self.labels, self.context.classes))
+
+    def learned(self, logits: Tensor) -> Tensor:
+        return logits + self.log_mix if self.even else logits
 
     # ---- averaged weights
 
@@ -146,7 +164,7 @@ class ProUDPlus(ProUD, EMAMethod):
             found.present,
             classifier=config.classifier,
             balance=config.balance,
-            prior=self.index.count / self.index.count.sum(),
+            prior=self.expected,
             known=known,
             reduce=self.sharing.sum,
         )
@@ -203,5 +221,6 @@ class ProUDPlus(ProUD, EMAMethod):
         )
         pml = self.context.group.share_of_mean(pml, weights)
         labeled = torch.cat(features.split(batch)[::2])
-        cross_entropy = torch.nn.functional.cross_entropy(self.net.head(labeled), labels.repeat(repeats // 2))
+        logits = self.learned(self.net.head(labeled))
+        cross_entropy = torch.nn.functional.cross_entropy(logits, labels.repeat(repeats // 2))
         return {"pml": (config.alpha, pml), "labeled": (config.labeled_weight, cross_entropy)}

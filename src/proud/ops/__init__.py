@@ -13,8 +13,8 @@ from proud.ops.augment import (
     normalize,
     to_unit,
 )
-from proud.ops.consensus import consensus
-from proud.ops.losses import mixup_cross_entropy, prototype_merging_loss, soft_cross_entropy
+from proud.ops.consensus import class_mix, consensus, expected_mix
+from proud.ops.losses import log_class_mix, mixup_cross_entropy, prototype_merging_loss, soft_cross_entropy
 from proud.ops.mixing import (
     ClassIndex,
     amplitude_mix,
@@ -64,6 +64,7 @@ __all__ = [
     "center_crop",
     "certainty_ratio",
     "class_index",
+    "class_mix",
     "color_jitter",
     "consensus",
     "cosine_distance",
@@ -72,9 +73,11 @@ __all__ = [
     "dapp_streamed",
     "dilated_kernel",
     "evaluation_view",
+    "expected_mix",
     "flip",
     "grayscale",
     "hard_prototypes",
+    "log_class_mix",
     "merge_prototypes",
     "mixing_ratio",
     "mixup",

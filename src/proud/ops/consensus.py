@@ -13,6 +13,18 @@ _ROUNDS = 3
 _LEAST = 1e-6
 
 
+def class_mix(labels: Tensor, classes: int) -> Tensor:
+    """The classes' shares among the labels. [N] -> [K]."""
+    one = torch.ones_like(labels, dtype=torch.float32)
+    return one.new_zeros(classes).index_add_(0, labels, one) / max(1, len(labels))
+
+
+def expected_mix(labels: Tensor, classes: int, even: bool) -> Tensor:
+    """How often classes are expected to come up in other domains: as in the labels, or all alike. [N] -> [K]."""
+    mix = class_mix(labels, classes)
+    return torch.full_like(mix, 1 / classes) if even else mix
+
+
 def consensus(
     distances: Tensor,
     probs: Tensor,

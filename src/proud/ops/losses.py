@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from proud.ops.consensus import class_mix
 from proud.ops.prototypes import cosine_distance
 
 
@@ -21,6 +22,15 @@ def prototype_merging_loss(
     losses = F.cross_entropy(logits, labels, reduction="none")
     weights = weights.to(losses.dtype)
     return (weights * losses).sum() / weights.sum().clamp_min(torch.finfo(losses.dtype).tiny)
+
+
+def log_class_mix(labels: Tensor, classes: int, least: float = 0.1) -> Tensor:
+    """Logarithms of the classes' shares among the labels, to be added to logits in a loss over such images. [N] -> [K].
+
+    A network trained under it does not take rare classes to be rare elsewhere (Menon et al. 2021). Rarer than `least`
+    times an even share is treated as that.
+    """
+    return class_mix(labels, classes).clamp_min(least / classes).log()
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
