@@ -46,12 +46,12 @@ def label_next_command(argv: list[str]) -> int:
     from proud.console import console
     from proud.deploy.suggest import suggest
 
-    counts = suggest(arguments)
+    counts, method = suggest(arguments)
     sites = ", ".join(f"{escape(name)} {count}" for name, count in counts.items())
     console.print(f"{sites} → {escape(str(arguments.out))}")
     console.print(
         "Fill in the column label (the guess is the model's, and may be wrong), then: "
-        f"[bold]proud train … --labels {escape(shlex.quote(str(arguments.out)))}[/bold]",
+        f"[bold]proud train … {method}--labels {escape(shlex.quote(str(arguments.out)))}[/bold]",
         soft_wrap=True,
     )
     return 0

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 COLUMNS = ["path", "domain", "label", "guess", "uncertainty", "content"]
 
 
-def suggest(arguments: LabelNextArguments) -> dict[str, int]:
-    """Write the table; returns the number of images per site."""
+def suggest(arguments: LabelNextArguments) -> tuple[dict[str, int], str]:
+    """Write the table; returns the number of images per site, and the flags of a training that can use the labels."""
     if arguments.k < 1:
         raise UserError(f"--k must be at least 1, got {arguments.k}.")
     model = load_model(arguments.run, arguments.device)
@@ -47,8 +47,7 @@ def suggest(arguments: LabelNextArguments) -> dict[str, int]:
             rows.append([paths[row], domain.name, "", named, f"{doubt[row]:.4f}", domain.ids[row]])
         counts[domain.name] = len(chosen)
     write_table(arguments.out, COLUMNS, rows)
-    warn_of_method(str(model.config.get("method", "")))
-    return counts
+    return counts, usable_method(str(model.config.get("method", "")))
 
 
 def check_out(out: Path, overwrite: bool, labels: str) -> None:
@@ -70,10 +69,12 @@ def told_rows(config: dict[str, Any]) -> list[list[Any]]:
     return [[getattr(row, name) for name in COLUMNS] for row in stated]
 
 
-def warn_of_method(name: str) -> None:
-    """Not every method can use the labels that are asked for."""
-    if name in METHODS and not method_class(name).USES_KNOWN:
-        warnings.warn(f"{name} has no use for such labels: train with --method proud and --labels.", stacklevel=3)
+def usable_method(name: str) -> str:
+    """Not every method can use the labels that are asked for: the flag that names another, where it is needed."""
+    if name not in METHODS or method_class(name).USES_KNOWN:
+        return ""
+    warnings.warn(f"{name} has no use for such labels: train with another method, as below.", stacklevel=3)
+    return "--method proud-plus "
 
 
 def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool = False) -> Task:
