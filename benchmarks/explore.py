@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,22 @@ def build(task: Task, data: str, variant: dict[str, Any], device: torch.device, 
     precision = "bf16" if device.type == "cuda" else "fp32"
     context = make_context(task.training, spec, device, weights=weights, seed=SEED, precision=precision)  # type: ignore[arg-type]
     return method_class(variant["method"])(config, context)
+
+
+def thinned(task: Task, rarest: float) -> Task:
+    """The task with fewer labeled images: the rarest class is `rarest` times as common as the commonest one."""
+    domain, generator = task.training.labeled, torch.Generator().manual_seed(SEED)
+    there = domain.labels.bincount(minlength=len(task.training.classes))
+    order = torch.randperm(len(there), generator=generator)
+    share = rarest ** (order / (len(there) - 1))
+    counts = ((there / share).min() * share).long()
+    rows = []
+    for k, count in enumerate(counts.tolist()):
+        own = (domain.labels == k).nonzero().flatten()
+        rows.append(own[torch.randperm(len(own), generator=generator)[:count]])
+    kept = torch.cat(rows).sort().values
+    labeled = replace(domain, images=domain.images[kept], labels=domain.labels[kept])
+    return replace(task, training=replace(task.training, labeled=labeled))
 
 
 def run_stage_epoch(method: Method, stage: Any, epoch: int, random: Randomness, runner: Any) -> dict[str, Tensor]:
@@ -127,6 +143,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
     parser.add_argument("--size", type=int, default=0, help="pixels, other than the data set's own: for quick looks")
+    parser.add_argument("--rarest", type=float, default=0, help="thin out classes of the labeled domain, as 0.1")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dump", type=Path, help="folder for features and logits after pretraining")
@@ -137,13 +154,14 @@ def main() -> None:
     catalog, cache = catalog_for(arguments.data, arguments.root), {}
     variants = json.loads(arguments.variants.read_text())
     about = environment(device) | {"seed": SEED, "data": arguments.data, "weights": Path(arguments.weights).name}
-    about |= {"size": arguments.size} if arguments.size else {}
+    about |= {name: getattr(arguments, name) for name in ("size", "rarest") if getattr(arguments, name)}
     for cell in arguments.cells.split(","):
         if cell not in DEVELOPMENT_CELLS[arguments.data]:
             raise SystemExit(f"{cell} is not a development cell: looking at its test accuracy would be choosing by it")
         labeled, test = cell.split(":")
         size = arguments.size or (32 if arguments.data == "digits-dg" else 224)
         task = assemble(catalog, labeled=labeled, test=test, size=size, seed=SEED, cache=cache)
+        task = thinned(task, arguments.rarest) if arguments.rarest else task
         pretrained: dict[str, dict[str, Tensor]] = {}
         for variant in variants:
             if time.monotonic() > deadline:
