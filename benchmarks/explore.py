@@ -78,6 +78,16 @@ def run_stage_epoch(method: Method, stage: Any, epoch: int, random: Randomness, 
     return runner(method, stage, rows, random, lambda step: None)
 
 
+def begin(method: Method, pretrained: dict[str, Tensor]) -> None:
+    """At the end of a pretraining, momentum included, whichever variant it was run for."""
+    own = method.state_dict()
+    method.load_state_dict({name: pretrained.get(name, value).clone() for name, value in own.items()})
+    weights = method.net.state_dict()
+    for net in method.modules().values():  # averages and the like start as the network
+        if set(net.state_dict()) == set(weights):
+            net.load_state_dict(weights)
+
+
 def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     """Accuracies, and the geometry of the features."""
     net, context = method.network(), method.context
@@ -180,10 +190,8 @@ def main() -> None:
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     run_stage_epoch(method, pretrain, epoch, random, runner)
-                pretrained[key] = {name: value.clone() for name, value in method.net.state_dict().items()}
-            for net in method.modules().values():
-                if set(net.state_dict()) == set(pretrained[key]):
-                    net.load_state_dict(pretrained[key])
+                pretrained[key] = {name: value.clone() for name, value in method.state_dict().items()}
+            begin(method, pretrained[key])
             trail = [{"epoch": 0, **look(method, evaluator)}]
             if arguments.dump:
                 dump(method, evaluator, arguments.dump / f"{cell.replace(':', '-')}-{len(pretrained)}.safetensors")

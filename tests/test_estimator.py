@@ -279,3 +279,30 @@ def test_settings_of_another_kind_are_refused(name: str, wrong: object) -> None:
     model = ProUD(**SHORT | {name: wrong}, method="erm")
     with pytest.raises(UserError, match=f"--{name} must be of the kind"):
         model.fit(labeled=(images, labels), unlabeled=[images])
+
+
+def test_a_finished_run_is_not_another_datas(tmp_path: Path) -> None:
+    again = {**SHORT, "epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path, "resume": True}
+    images, labels = toy_images(0, 4)
+    first = ProUD(**again).fit(labeled=(images, labels), unlabeled=[toy_images(1, 4)[0]])
+    assert same(first, ProUD(**again).fit(labeled=(images, labels), unlabeled=[toy_images(1, 4)[0]]))
+    with pytest.raises(UserError, match="not those that the run"):
+        ProUD(**again).fit(labeled=(images, labels), unlabeled=[toy_images(2, 4)[0]])
+    with pytest.raises(UserError, match="not those that the run"):
+        ProUD(**again).fit(labeled=(images, [f"other {label}" for label in labels]), unlabeled=[toy_images(1, 4)[0]])
+
+
+def test_a_domain_of_ones_own_is_known_again(tmp_path: Path) -> None:
+    again = {**SHORT, "epochs": 1, "pretrain_epochs": 1, "out": tmp_path, "resume": True}
+
+    def fit(look: int, known: list[int] | None) -> None:
+        images = as_domain("north", *toy_images(look, 4)).images
+        told = None if known is None else torch.tensor([*known, *[-1] * (len(images) - len(known))])
+        domain = UnlabeledDomain("north", images, tuple(map(str, range(len(images)))), told)
+        ProUD(**again).fit(labeled=toy_images(0, 4), unlabeled=[domain])
+
+    fit(1, [0, 1])
+    fit(1, [0, 1])
+    for look, known in ((2, [0, 1]), (1, [0, 2]), (1, None)):
+        with pytest.raises(UserError, match="not those that the run"):
+            fit(look, known)

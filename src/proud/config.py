@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import FlagCreatePairsOff, arg
 
 from proud.errors import UserError
+from proud.ranges import check_ranges
 
 if TYPE_CHECKING:
     from proud.methods.base import MethodConfig
@@ -124,12 +124,6 @@ def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return lines
 
 
-LEAST = dict.fromkeys(("epochs", "batch_size", "views", "rounds", "pseudo_domains", "feature_steps"), 1)
-LEAST |= dict.fromkeys(("pretrain_epochs", "weight_decay", "alpha", "ema_decay", "ema_epochs", "labeled_weight"), 0)
-LEAST |= dict.fromkeys(("classifier", "balance", "warp"), 0)
-
-
-POSITIVE = {"lr", "style_lr", "mixup", "pml_tau", "spread", "tau_uncertainty", "tau_ratio"}
 KINDS: dict[str, tuple[type, ...]] = {"int": (Integral,), "float": (Real,), "bool": (bool,), "str": (str,)}
 
 
@@ -147,12 +141,7 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
         at_least(0, threads=options.threads)
         at_least(1, eval_every=options.eval_every)
     check_kinds(method)
-    for field in fields(method):
-        value = getattr(method, field.name)
-        if field.name in LEAST:
-            at_least(LEAST[field.name], **{field.name: value})
-        if field.name in POSITIVE and not 0 < value < math.inf:
-            raise UserError(f"{flag(field.name)} must be positive, got {value}.")
+    check_ranges(method)
 
 
 def check_kinds(settings: RunConfig | MethodConfig) -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from test_queue import Diary, after, rows_of, run
 
-from proud.bench.sharing import Sharer, code_of, family
+from proud.bench.sharing import Families, Sharer, code_of, family
 from proud.bench.worker import Tasks
 from proud.bench_cli import BenchArguments, bench, out_folder, prepare
 from proud.config import Options
@@ -256,6 +256,29 @@ def test_methods_with_the_same_pretraining_share_it(arguments: Make, apart: Apar
     assert rows_of(together)[1]["shared"] == {"part": "pretraining", "method": "proud", "test": "two"}
     separate = [out for method in ("proud", "proud-no-pml") for out in apart("one:two", methods=method, **settings)]
     assert_same_runs(out_folder(together), separate)
+
+
+def test_what_another_bench_needs_is_not_removed(arguments: Make, tmp_path: Path) -> None:
+    """`proud` and `proud-no-pml` have one pretraining, and may be two benches in one folder."""
+    mine, other = (prepare(arguments(combos=THREE, methods=name, seeds="7"))[1] for name in ("proud", "proud-no-pml"))
+    (name,) = {family(job) for job in [*mine.jobs, *other.jobs]}
+    kept = tmp_path / "shared" / name
+    kept.mkdir(parents=True)
+    with Families(mine, tmp_path) as ours:
+        ours.update(set())
+        with Families(other, tmp_path) as theirs:
+            theirs.update(set())
+            ours.update({job.key for job in mine.jobs})
+            assert kept.is_dir()
+            theirs.update({job.key for job in other.jobs})
+        assert not kept.is_dir()
+    kept.mkdir(parents=True)
+    with Families(other, tmp_path) as theirs:  # stopped before its end: it is needed when it goes on
+        theirs.update(set())
+    assert kept.is_dir()
+    with Families(mine, tmp_path) as ours:
+        ours.update({job.key for job in mine.jobs})
+    assert not kept.is_dir()
 
 
 def test_a_copy_of_a_method_under_the_same_name_is_another_one(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from proud.config import Options
 from proud.data.store import stored_side
@@ -154,3 +157,26 @@ def test_round_trip_and_what_too_few_images_promise() -> None:
     some = Trust(9, 1.0, trust.quantiles, tuple(None if risk < 10 else 0.5 for risk in RISKS))
     assert some.lowest_risk() == 0.1
     assert some.threshold(0.999) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "text"),
+    [
+        ("present/hidden 1", None, "missing"),
+        ("center/hidden 1", None, "missing"),
+        ("labeled_present", None, "missing"),
+        ("site/hidden 1", lambda it: it[:2], "the tensor site/hidden 1 is"),
+        ("site/hidden 1", lambda it: it * float("nan"), "not a number"),
+        ("present/hidden 1", lambda it: it.float(), "the tensor present/hidden 1 is"),
+        ("tau", lambda it: 0 * it, "not positive"),
+        ("mine", lambda it: torch.ones(3), "not ours"),
+    ],
+)
+def test_prototypes_that_do_not_fit_are_refused(name: str, change: Any, text: str, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "copy")
+    path = tmp_path / "copy" / "prototypes.safetensors"
+    found = load_file(path)
+    given = found.pop(name, torch.ones(1))
+    save_file(found if change is None else found | {name: change(given).contiguous()}, path)
+    with pytest.raises(UserError, match=f"does not hold a model of this program: .*{text}"):
+        load_model(tmp_path / "copy", "cpu")

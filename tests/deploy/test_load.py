@@ -142,3 +142,10 @@ def test_warnings_of_the_run_are_kept(saved: Path, tmp_path: Path) -> None:
     model.warnings = ("It learned nothing.",)
     model.save(tmp_path / "again")
     assert load_model(tmp_path / "again", "cpu").warnings == ("It learned nothing.",)
+
+
+def test_a_file_much_larger_than_the_network_is_not_read(saved: Path) -> None:
+    with (saved / "model.safetensors").open("r+b") as file:
+        file.truncate(3_000_000_000)  # a hole, which takes no room
+    with pytest.raises(UserError, match=r"3,000,000,000 bytes are too many"):
+        load_model(saved, "cpu")

@@ -20,12 +20,14 @@ from proud.methods import METHODS, method_class
 from proud.methods.context import make_context
 from proud.models import model_spec
 from proud.training import loop
+from proud.training.folder import RUN_FILES
 from proud.training.loop import Loop, Stopped
 from proud.training.run import train
 from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
 
 every_method = pytest.mark.parametrize("name", METHODS)
 SHORT = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 8}
+OUTCOME = set(RUN_FILES) - {"records.jsonl", "timings.jsonl", "pseudo_labels.csv"}  # written after the last checkpoint
 
 
 def run(
@@ -80,6 +82,16 @@ def test_same_seed_same_weights_killed_or_not(name: str, tmp_path: Path, monkeyp
     assert run(name, tmp_path / "c", task, resume=True) == records
     assert same(weights(tmp_path / "a"), weights(tmp_path / "c"))
     assert accuracy_of_the_saved(tmp_path / "c", task) == pytest.approx(records[-1]["test_accuracy"])
+    # killed after its last checkpoint, before anything of its outcome was written
+    shutil.copytree(tmp_path / "a", tmp_path / "d")
+    outcome = [path for path in (tmp_path / "d").iterdir() if path.name in OUTCOME]
+    for path in outcome:
+        path.unlink()
+    assert len(outcome) > 3 and run(name, tmp_path / "d", task, resume=True) == records
+    for path in outcome:
+        first, second = (folder / path.name for folder in (tmp_path / "a", tmp_path / "d"))
+        mine, again = first.read_text("latin-1"), second.read_text("latin-1")
+        assert mine.replace(str(tmp_path / "a"), "") == again.replace(str(tmp_path / "d"), ""), path.name
 
 
 @every_method

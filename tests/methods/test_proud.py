@@ -10,7 +10,6 @@ import torch
 
 import oracle
 from proud import ops
-from proud.errors import UserError
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
 from proud.models import model_spec
@@ -177,6 +176,24 @@ def test_plus_every_cross_entropy_sees_the_class_mix(class_mix: str, wanted: boo
             assert (before[name].item() != after[name].item()) == wanted, name
 
 
+def test_plus_without_merging_still_learns_labeled_images_as_they_are() -> None:
+    method, random = build("proud-plus", pml=False, labeled_weight=2.0)
+    stage = method.stages()[-1]
+    losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
+    torch.testing.assert_close(losses["loss"], losses["ce"] + 2 * losses["labeled"])
+    assert "pml" not in losses
+    method, random = build("proud-plus", pml=False, labeled_weight=0.0)
+    losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
+    assert losses.keys() == {"loss", "ce"}
+
+
+def test_plus_shows_pairs_as_it_mixes_them() -> None:
+    method, random = build("proud-plus", random_ratio=True)
+    method.uncertainty.fill_(2.0)
+    shown = method.snapshot(random)["pairs/ratio"]
+    assert len(set(shown.tolist())) == len(shown) and shown.max() <= 2 / (1 + np.exp(4))
+
+
 def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     method, _ = build("proud-plus")
     assert method.labeler() is method.network() is method.average
@@ -184,11 +201,6 @@ def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     assert method.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
     short, _ = build("proud-plus", epochs=8)
     assert short.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
-
-
-def test_plus_refuses_a_share_that_is_none() -> None:
-    with pytest.raises(UserError, match="--own-share"):
-        build("proud-plus", own_share=1.5)
 
 
 def test_plus_averages_batch_statistics_like_weights() -> None:

@@ -72,3 +72,15 @@ def test_parts_of_a_domain_agree_with_the_whole() -> None:
     part = ops.consensus(distances[:, :5], probs[:, :5], prior=prior, reduce=lambda total: next(known), **common)
     for a, b in zip(part, whole, strict=True):
         torch.testing.assert_close(a, b[:5])
+
+
+@pytest.mark.parametrize("balance", [0.25, 1.0])
+def test_known_labels_count_in_the_balance(balance: float) -> None:
+    """All of a class are known: nothing is left that the others must make up for."""
+    distances = torch.tensor([0.0, 0.01]).expand(1, 100, 2)
+    known = torch.cat([torch.full((50,), 1), torch.full((50,), -1)])
+    probs, present, prior = torch.full((1, 100, 2), 0.5), torch.ones(2, dtype=torch.bool), torch.full((2,), 0.5)
+    labels, uncertainty, _ = ops.consensus(
+        distances, probs, 0.1, present, classifier=0.5, balance=balance, prior=prior, known=known
+    )
+    assert labels.tolist() == [1] * 50 + [0] * 50 and uncertainty[:50].tolist() == [0] * 50

@@ -279,3 +279,18 @@ def test_records_are_cut_to_what_the_checkpoint_knows(tmp_path: Path) -> None:
     assert [record["n"] for record in records.read()] == [0, 1, 2]
     with pytest.raises(UserError, match="has 3 of 5 records"):
         records.cut(5)
+
+
+def test_a_setting_that_an_older_run_does_not_name_had_its_default(tmp_path: Path) -> None:
+    task, options = toy_task(per_class=3), Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
+    settings = toy_settings("proud", epochs=1, pretrain_epochs=1)
+    result = train(toy_run("proud", task), settings, options, task=task)
+    about = json.loads((tmp_path / "run.json").read_text())
+    del about["config"]["method_config"]["joint_forward"], about["config"]["precision"]
+    about["config"]["method_config"] |= {"no_more": False}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    assert train(toy_run("proud", task), settings, options, task=task) == result
+    about["config"]["method_config"] |= {"no_more": True}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match="no_more: True → None"):
+        train(toy_run("proud", task), settings, options, task=task)

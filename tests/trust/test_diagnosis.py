@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,3 +118,23 @@ def test_a_run_leaves_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
 def test_one_epoch_says_nothing_about_staying() -> None:
     (site,) = diagnose([{"domains": {"north": {"class_shift": 0.0, "agreement": 1.0}}}])
     assert site.verdict == "sound" and "whether they stay is not known" in site.text
+
+
+@pytest.mark.parametrize("class_mix", ["labeled", "even"])
+def test_the_class_mix_is_compared_with_the_expected_one(class_mix: str, tmp_path: Path) -> None:
+    task = toy_task(per_class=6)
+    labeled = task.training.labeled
+    kept = torch.cat([(labeled.labels == k).nonzero().flatten()[: 1 + k] for k in range(4)])
+    labeled = replace(labeled, images=labeled.images[kept], labels=labeled.labels[kept])
+    task = replace(task, training=replace(task.training, labeled=labeled))
+    settings = toy_settings("proud-plus", epochs=1, pretrain_epochs=1, class_mix=class_mix)
+    options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu")
+    train(toy_run("proud-plus", task), settings, options, task=task)
+    rows = [line.split(",") for line in (tmp_path / "pseudo_labels.csv").read_text().splitlines()[1:]]
+    named = [row[2] for row in rows if row[0] == "hidden 1"]
+    mix = torch.tensor([named.count(name) / len(named) for name in task.training.classes])
+    expected = torch.full((4,), 0.25) if class_mix == "even" else torch.tensor([0.1, 0.2, 0.3, 0.4])
+    last = json.loads((tmp_path / "records.jsonl").read_text().splitlines()[-1])
+    assert last["domains"]["hidden 1"]["class_shift"] == pytest.approx(
+        (mix - expected).abs().sum().item() / 2, abs=1e-6
+    )

@@ -144,3 +144,14 @@ def test_label_next_judges_as_training_did(normed: tuple[Path, Task]) -> None:
     labels, uncertainty, _ = oracle.consensus(*views, found["tau"].item(), present, classifier, balance, prior)
     assert doubt.numpy() == pytest.approx(uncertainty, abs=1e-3)
     assert np.mean(guess.numpy() == labels) > 0.95  # ties aside
+
+
+def test_label_next_balances_classes_without_the_classifier_too(normed: tuple[Path, Task]) -> None:
+    folder, task = normed
+    model = load_model(folder, "cpu")
+    settings, labels = model.config["method_config"], task.training.labeled.labels
+    balances = "balance" in settings
+    settings |= {"classifier": 0.0, "balance": 1.0} if balances else {}
+    skewed = torch.cat([labels, torch.full((400,), 2)])
+    even, more = (judge(model, task.training.unlabeled[1], mix)[1].bincount(minlength=4) for mix in (labels, skewed))
+    assert more[2] > even[2] if balances else torch.equal(more, even)

@@ -24,11 +24,9 @@ from proud.training.files import telling_why
 @contextmanager
 def claim(path: Path) -> Iterator[bool]:
     """Yields whether the job is ours for the time of the block."""
-    with telling_why(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = _open(path)
     try:
-        if not _lock(handle, path):
+        if not _lock(handle, path, fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield False
             return
         about = {
@@ -47,6 +45,17 @@ def claim(path: Path) -> Iterator[bool]:
         os.close(handle)
 
 
+def use(path: Path) -> int:
+    """A handle with which nobody can claim the file until it is closed; any number of users may have one."""
+    handle = _open(path)
+    try:
+        _lock(handle, path, fcntl.LOCK_SH)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
 def owner(path: Path) -> str:
     """Who holds a claim, in words."""
     try:
@@ -56,9 +65,15 @@ def owner(path: Path) -> str:
         return "another worker"
 
 
-def _lock(handle: int, path: Path) -> bool:
+def _open(path: Path) -> int:
+    with telling_why(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _lock(handle: int, path: Path, how: int) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, how)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan, fingerprint
 from proud.bench.results import Results, Row
-from proud.bench.sharing import Sharer, family, half_done_first, remove_unneeded
+from proud.bench.sharing import Families, Sharer, family, half_done_first
 from proud.bench.worker import Outcome, Tasks, View, is_general, run_job
 from proud.config import Options
 from proud.data.benchmarks import catalog_for
@@ -73,8 +73,8 @@ def work_on_ray(
     with cluster() as ray:
         engine = _Engine(ray, plan, place, options, resources, view)
         write_json(place.mark, {"host": socket.gethostname(), "pid": os.getpid()})
-        with stop_signals() as asked:
-            why = engine.run_until(lambda: "signal" if asked() else "time" if deadline() else "")
+        with stop_signals() as asked, Families(plan, Path(place.folder)) as families:
+            why = engine.run_until(lambda: "signal" if asked() else "time" if deadline() else "", families)
         engine.stop()
         if engine.fatal is not None:
             raise engine.fatal
@@ -110,11 +110,11 @@ class _Engine:
             num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries, retry_exceptions=False
         )(run_remotely)
 
-    def run_until(self, stop: Callable[[], str]) -> str:
+    def run_until(self, stop: Callable[[], str], families: Families) -> str:
         """All jobs, or as many as end before there is a reason to stop."""
         while not (why := stop()) and self.fatal is None:
             done = self.results.done()
-            remove_unneeded(self.plan, done, Path(self.place.folder))
+            families.update(done)
             underway = {job.key for job in self.running.values()}
             left = [job for job in self.plan.jobs if job.key not in done and job.key not in self.failures]
             left = half_done_first(left, Path(self.place.folder))

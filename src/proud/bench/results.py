@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 from proud.bench.plan import Job, Key, Plan
 from proud.config import RunConfig, config_difference, flat
 from proud.errors import UserError
-from proud.methods import METHODS, method_config
 from proud.training.files import json_bytes, make_folder, parse_json, sync_folder, telling_why
+from proud.training.folder import completed
 
 FORMAT = "proud-result-1"
 CELL = ("labeled", "test", "unlabeled", "seed")
@@ -175,15 +174,8 @@ def weights_name(path: str) -> str:
 
 
 def settings_of(config: Row) -> Row:
-    """What must be the same in all runs of a method.
-
-    A setting that an old result does not name had its default; one that is no more, and was off, had no effect.
-    """
-    name = str(config.get("method", ""))
-    known = asdict(method_config(name)) if name in METHODS else {}
-    own = {key: value for key, value in config.get("method_config", {}).items() if value or key in known or not known}
-    full = asdict(RunConfig()) | config | {"method_config": known | own}
-    return {key: value for key, value in full.items() if key not in CELL and key != "root"}
+    """What must be the same in all runs of a method."""
+    return {key: value for key, value in completed(config).items() if key not in CELL and key != "root"}
 
 
 def check_same_settings(rows: Iterable[Row], wanted: dict[str, Row], where: Path | str) -> None:

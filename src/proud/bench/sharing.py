@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections import Counter
@@ -20,8 +21,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from proud.bench.claims import claim, use
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import portable
 from proud.config import Options
@@ -208,14 +210,36 @@ def half_done_first(jobs: Iterable[Job], folder: Path) -> list[Job]:
     return sorted(jobs, key=lambda job: not is_half_done(job, folder))
 
 
-def remove_unneeded(plan: Plan, done: set[Key], folder: Path) -> None:
-    """What families kept of which no job is left."""
-    if not (folder / "shared").is_dir():
-        return
-    members = Counter(family(job) for job in plan.jobs)
-    needed = {family(job) for job in plan.jobs if job.key not in done}
-    for name, count in members.items():
-        if count > 1 and name not in needed:
-            shutil.rmtree(folder / "shared" / name, ignore_errors=True)
-    with suppress(OSError):
-        (folder / "shared").rmdir()
+class Families:
+    """Those of which jobs are left. Several benches may work in one folder: what one of them needs nobody removes."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        members = Counter(family(job) for job in plan.jobs)
+        self.names = [name for name, count in members.items() if count > 1]
+        self.used: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self.used):
+            os.close(self.used.pop(name))
+
+    def update(self, done: set[Key]) -> None:
+        """Hold on to what is needed, and remove what families kept of which no job is left, here or elsewhere."""
+        needed = {family(job) for job in self.plan.jobs if job.key not in done}
+        for name in self.names:
+            lock = self.folder / "locks" / f"{name}.shared"
+            if name in needed:
+                if name not in self.used:
+                    self.used[name] = use(lock)
+                continue
+            if name in self.used:
+                os.close(self.used.pop(name))
+            if (self.folder / "shared" / name).is_dir():
+                with claim(lock) as ours:
+                    if ours:
+                        shutil.rmtree(self.folder / "shared" / name, ignore_errors=True)
+        with suppress(OSError):
+            (self.folder / "shared").rmdir()

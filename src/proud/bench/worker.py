@@ -21,7 +21,7 @@ from typing import Protocol
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import Results, Row, check_same_settings, make_row, portable
-from proud.bench.sharing import Facts, Sharer, facts_of, half_done_first, remove_unneeded
+from proud.bench.sharing import Facts, Families, Sharer, facts_of, half_done_first
 from proud.config import Options, RunConfig, flat
 from proud.data.assemble import Cache, assemble
 from proud.data.catalog import Catalog
@@ -118,46 +118,47 @@ def work(
     results = Results(folder / "results.jsonl")
     sharer = Sharer(plan, folder, tasks, options)
     failures: dict[Key, str] = {}
-    while True:
-        done = results.done()
-        remove_unneeded(plan, done, folder)
-        left = [job for job in plan.jobs if job.key not in done and job.key not in failures]
-        left = half_done_first(left, folder)
-        if not left:
-            return Outcome("", failures)
-        held: dict[Key, str] = {}
-        for place, job in enumerate(left):
-            if deadline():
-                return Outcome("time", failures)
-            lock = folder / "locks" / f"{job.name}.lock"
-            with claim(lock) as ours:
-                if not ours:
-                    held[job.key] = owner(lock)
-                    continue
-                if job.key in results.done():  # finished by another worker since we looked
-                    break
-                try:
-                    if sharer.must_wait(job, left[:place]):
-                        held[job.key] = "another worker"
+    with Families(plan, folder) as families:
+        while True:
+            done = results.done()
+            families.update(done)
+            left = [job for job in plan.jobs if job.key not in done and job.key not in failures]
+            left = half_done_first(left, folder)
+            if not left:
+                return Outcome("", failures)
+            held: dict[Key, str] = {}
+            for place, job in enumerate(left):
+                if deadline():
+                    return Outcome("time", failures)
+                lock = folder / "locks" / f"{job.name}.lock"
+                with claim(lock) as ours:
+                    if not ours:
+                        held[job.key] = owner(lock)
                         continue
-                    view.started(job)
-                    row = run_job(sharer, job, left, options, partial(watch, job, view, deadline))
-                except Stopped:
-                    return Outcome("time" if deadline() else "signal", failures)
-                except Exception as error:  # the others need not wait until somebody looks at this one
-                    told = error if isinstance(error, UserError) else unexpected(error, folder / "runs" / job.name)
-                    if is_general(str(told), job, failures):
-                        raise
-                    failures[job.key] = str(told)
-                    view.failed(job, told)
+                    if job.key in results.done():  # finished by another worker since we looked
+                        break
+                    try:
+                        if sharer.must_wait(job, left[:place]):
+                            held[job.key] = "another worker"
+                            continue
+                        view.started(job)
+                        row = run_job(sharer, job, left, options, partial(watch, job, view, deadline))
+                    except Stopped:
+                        return Outcome("time" if deadline() else "signal", failures)
+                    except Exception as error:  # the others need not wait until somebody looks at this one
+                        told = error if isinstance(error, UserError) else unexpected(error, folder / "runs" / job.name)
+                        if is_general(str(told), job, failures):
+                            raise
+                        failures[job.key] = str(told)
+                        view.failed(job, told)
+                        break
+                    results.add(row)
+                    shutil.rmtree(folder / "runs" / job.name / "checkpoints", ignore_errors=True)
+                    view.finished(job, row)
                     break
-                results.add(row)
-                shutil.rmtree(folder / "runs" / job.name / "checkpoints", ignore_errors=True)
-                view.finished(job, row)
-                break
-        else:
-            view.waiting(held)
-            time.sleep(WAIT_SECONDS)
+            else:
+                view.waiting(held)
+                time.sleep(WAIT_SECONDS)
 
 
 def is_general(told: str, job: Job, failures: dict[Key, str]) -> bool:

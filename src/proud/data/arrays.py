@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from proud.data.assemble import build_task, check_numbers
+from proud.data.assemble import build_task, check_numbers, digest
 from proud.data.catalog import Catalog, DomainFiles, array_domain
 from proud.data.domain import UNKNOWN, Audit, LabeledDomain, Task, UnlabeledDomain
+from proud.data.labels import with_known
 from proud.data.roles import assign_roles
 from proud.data.store import BadImage, decode_all, pixels_of, stored_side
 from proud.errors import UserError
@@ -82,8 +84,13 @@ def _with_ready(task: Task, ready: dict[str, UnlabeledDomain], order: list[str])
             raise UserError(f"The known labels of {name!r} go beyond the {len(task.training.classes)} classes")
         audits[name] = Audit(name, torch.full((len(domain),), UNKNOWN), domain.ids)
         task.report["domains"][name] = {"role": "unlabeled", "images": len(domain), "audited": 0}
+        task.report["content"][name] = digest(
+            [*domain.ids, hashlib.sha256(domain.images.contiguous().numpy().data).hexdigest()]
+        )
+    stated = {name: domain for name, domain in fitted.items() if domain.known is not None}
     return replace(
         task,
+        report=with_known(task.report, stated),
         training=replace(task.training, unlabeled=tuple(every[name] for name in order)),
         evaluation=replace(task.evaluation, audits=audits),
     )

@@ -70,7 +70,7 @@ def state_labels(task: Task, stated: Sequence[Stated], table: Path | str) -> Tas
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise UserError("\n".join([f"{count} in {table}:", *(f"  {text}" for text in problems[:SHOWN]), *more]))
     unlabeled = tuple(labeled.get(domain.name, domain) for domain in task.training.unlabeled)
-    return replace(task, training=replace(task.training, unlabeled=unlabeled), report=_with_known(task.report, labeled))
+    return replace(task, training=replace(task.training, unlabeled=unlabeled), report=with_known(task.report, labeled))
 
 
 def _join(
@@ -103,7 +103,7 @@ def _join(
     return replace(domain, known=known)
 
 
-def _with_known(report: dict[str, Any], labeled: dict[str, UnlabeledDomain]) -> dict[str, Any]:
+def with_known(report: dict[str, Any], labeled: dict[str, UnlabeledDomain]) -> dict[str, Any]:
     """Beside each domain, how many labels were stated and which: a resumed run must have the same."""
     domains = dict(report["domains"])
     for name, domain in labeled.items():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.training.files import read_json
+from proud.training.files import check_tensors, read_json, read_tensors
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import Score, prediction_sets
 from proud.trust.fitted import Trust, check_coverage, check_risk, read_trust, uncertainty_to_prototypes
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from proud.deploy.predict import Model
 
 PROTOTYPES = "prototypes.safetensors"
+MOST_PROTOTYPE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -82,27 +85,28 @@ def promise(trust: Trust | None, asked: Asked) -> str:
 
 def read_reliability(folder: Path, classes: int, width: int) -> tuple[Trust | None, dict[str, Tensor] | None]:
     """Calibration and prototypes beside a model, None where there are none (older models, other methods)."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     path = folder / PROTOTYPES
     try:
         trust = read_trust(read_json(folder / "model.json").get("trust"))
-        found = load_file(path) if path.is_file() else None
+        found = read_tensors(path, MOST_PROTOTYPE_BYTES) if path.is_file() else None
         if found is not None:
-            shapes = {"merged": (classes, width), "center": (width,), "tau": (1,)}
-            for name, shape in shapes.items():
-                if found[name].shape != shape or not found[name].isfinite().all():
-                    raise ValueError(f"{PROTOTYPES} does not fit the network")
-    except (
-        OSError,
-        ArithmeticError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        SafetensorError,
-    ) as error:
+            check_tensors(found, expected_prototypes(found, classes, width))
+            if not found["tau"] > 0:
+                raise ValueError("the temperature in it is not positive")
+    except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise UserError(f"{folder} does not hold a model of this program: {error}") from error
     return trust, found
+
+
+def expected_prototypes(names: Iterable[str], classes: int, width: int) -> dict[str, Tensor]:
+    """Names, shapes and types of what `Method.prototypes` returns, without memory: sites are there wholly or not."""
+    each, center = torch.empty(classes, width, device="meta"), torch.empty(width, device="meta")
+    present = torch.empty(classes, dtype=torch.bool, device="meta")
+    wanted = {"merged": each, "center": center, "tau": torch.empty(1, device="meta")}
+    for name in names:
+        _, slash, site = name.partition("/")
+        if slash:
+            wanted |= {f"site/{site}": each, f"present/{site}": present, f"center/{site}": center}
+        elif name.startswith("labeled"):
+            wanted |= {"labeled": each, "labeled_present": present}
+    return wanted

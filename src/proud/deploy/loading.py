@@ -9,7 +9,7 @@ import torch
 
 from proud.errors import UserError
 from proud.models import ModelSpec, Net, build_net
-from proud.training.files import check_tensors, read_json, read_tensors
+from proud.training.files import bytes_of, check_tensors, read_json, read_tensors
 from proud.training.run import MODEL_FORMAT
 
 MOST_CLASSES = 100_000
@@ -26,8 +26,8 @@ def read_model(folder: Path) -> tuple[Net, ModelSpec, tuple[str, ...], dict[str,
         config = about.get("config", {})
         if len(classes) != spec.classes or not isinstance(config, dict):
             raise ValueError("its classes or its config are not ours")
-        tensors = read_tensors(folder / "model.safetensors")
         expected = expected_tensors(spec)
+        tensors = read_tensors(folder / "model.safetensors", bytes_of(expected.values()))
         check_tensors(tensors, expected)
         net = build_net(spec, width=expected["head.direction"].shape[1])
         net.load_state_dict(tensors)

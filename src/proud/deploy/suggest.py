@@ -109,7 +109,7 @@ def judge(model: Model, domain: UnlabeledDomain, labels: Tensor) -> tuple[Tensor
         return features, probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
     distances, aligned, present = to_prototypes(features, found, domain.name)
     settings = model.config.get("method_config", {})
-    if settings.get("classifier"):
+    if "classifier" in settings:
         guess, doubt, _ = ops.consensus(
             distances.unsqueeze(0),
             probabilities(logits).unsqueeze(0),

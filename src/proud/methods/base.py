@@ -125,6 +125,10 @@ class Method:
         """Scalars that the method adds to a domain's record of an epoch."""
         return {}
 
+    def expected_mix(self) -> Tensor:
+        """How often classes are expected to come up in the unlabeled domains. [K]."""
+        return ops.class_mix(self.context.labels, self.context.classes)
+
     def merged_prototypes(self) -> Tensor | None:
         """Prototypes over all domains [K,d], where the method has such."""
         return None

@@ -77,7 +77,6 @@ class EID(Method):
         self.adapters = [Adapter(self, f"adapter{t}") for t in range(len(context.unlabeled_names))]
         rows, device = len(context.unlabeled), context.device
         self.remembered = torch.zeros((), dtype=torch.int64, device=device)
-        self.labeled_yet = False
         # the adapters' pseudo-labels, and the intermediate domains: of domain t, the first clean_count[t] rows of its
         # part of clean_rows, with the labels that both networks gave them
         self.kept: dict[str, Tensor] = {
@@ -86,6 +85,7 @@ class EID(Method):
             "clean_rows": torch.zeros(rows, dtype=torch.int64, device=device),
             "clean_labels": torch.zeros(rows, dtype=torch.int64, device=device),
             "clean_count": torch.zeros(len(self.adapters), dtype=torch.int64, device=device),
+            "labeled_yet": torch.zeros((), dtype=torch.int64, device=device),
         }
 
     def stages(self) -> list[Stage]:
@@ -115,7 +115,7 @@ class EID(Method):
                     self.start_from_pretrained(domain)
                 else:
                     self.select_clean(domain)
-        self.labeled_yet = number > 1 or (number == 1 and domain is None)
+        self.kept["labeled_yet"].fill_(number > 1 or (number == 1 and domain is None))
         self.remembered.fill_(remember_count(self.config.batch_size, self.config.forget_rate, epoch, stage.epochs))
 
     def set_learning_rate(self, stage: Stage, epoch: int) -> None:
@@ -286,7 +286,7 @@ class EID(Method):
     def pseudo_labels(self) -> dict[str, PseudoLabels]:
         from proud.ops import PseudoLabels
 
-        if not self.labeled_yet:
+        if not self.kept["labeled_yet"]:
             return {}
         nothing = torch.zeros(self.context.classes, self.net.num_features, device=self.context.device)
         return {

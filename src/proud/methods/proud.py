@@ -214,7 +214,6 @@ class ProUD(Method):
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         if stage.name == "pretrain":
             return {"loss": self.labeled_loss(rows["labeled"], draws, noisemix=True)}
-        config = self.config
         with torch.no_grad():
             labels = self.labels[rows["unlabeled"]]
             originals, copies = self.matched_views(rows["unlabeled"], labels, draws)
@@ -222,12 +221,17 @@ class ProUD(Method):
             merging = self.merging_views(originals, copies, draws)
         mixed_features, merging_features = self.features(mixed, merging)
         terms = {"ce": (1.0, self.mixup_loss(mixed_features, labels.repeat(2), draws))}
-        if config.pml:
+        if self.unmixed:
             terms |= self.merging_terms(merging_features.float(), labels, rows["unlabeled"])
         total = terms["ce"][1]
         for weight, value in list(terms.values())[1:]:
             total = torch.add(total, value, alpha=weight)
         return {"loss": total} | {name: value for name, (_, value) in terms.items()}
+
+    @property
+    def unmixed(self) -> bool:
+        """Whether images pass through the network unmixed too."""
+        return self.config.pml
 
     def merging_views(self, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
         if self.config.pml_views == "all":
@@ -270,7 +274,7 @@ class ProUD(Method):
     def features(self, mixed: Tensor, merging: Tensor) -> Chunk:
         config = self.config
         with self.autocast():
-            if not config.pml:
+            if not self.unmixed:
                 features = self.net.features(mixed)
                 return features, features[:0]
             if config.joint_forward:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from proud.errors import UserError
 from proud.lazy import ops, torch
 from proud.methods.base import VIEW_UNIFORMS
 from proud.methods.ema import EMAMethod
@@ -71,8 +70,6 @@ class ProUDPlus(ProUD, EMAMethod):
     )
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
-        if not 0 <= config.own_share <= 1:
-            raise UserError(f"--own-share {config.own_share} is not between 0 and 1.")
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
         from proud.methods.context import any_length
 
@@ -90,6 +87,9 @@ class ProUDPlus(ProUD, EMAMethod):
         super().pseudo_label(random)
         # SampleMatch draws labeled images of the pseudo-labels' classes: all batches have their mix
         self.log_mix.copy_(ops.log_class_mix(self.labels, self.context.classes))
+
+    def expected_mix(self) -> Tensor:
+        return self.expected
 
     def learned(self, logits: Tensor) -> Tensor:
         return logits + self.log_mix if self.even else logits
@@ -211,16 +211,24 @@ class ProUDPlus(ProUD, EMAMethod):
 
     # ---- the merging loss trusts certain pseudo-labels more, and labeled images are learned as they are
 
+    @property
+    def unmixed(self) -> bool:
+        return self.config.pml or self.config.labeled_weight > 0
+
     def merging_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
-        config, batch = self.config, len(labels)
-        repeats = len(features) // batch
-        certainty = 2 * self.certainty(self.uncertainty[rows])  # 0 to 1
-        weights = torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats // 2)
-        pml = ops.prototype_merging_loss(
-            self.less_center(features, rows), labels.repeat(repeats), self.merged, weights=weights, tau=config.pml_tau
-        )
-        pml = self.context.group.share_of_mean(pml, weights)
-        labeled = torch.cat(features.split(batch)[::2])
+        config, terms, repeats = self.config, {}, len(features) // (2 * len(labels))
+        if config.pml:
+            certainty = 2 * self.certainty(self.uncertainty[rows])  # 0 to 1
+            weights = torch.cat([torch.ones_like(certainty), certainty]).repeat(repeats)
+            pml = ops.prototype_merging_loss(
+                self.less_center(features, rows),
+                labels.repeat(2 * repeats),
+                self.merged,
+                weights=weights,
+                tau=config.pml_tau,
+            )
+            terms["pml"] = (config.alpha, self.context.group.share_of_mean(pml, weights))
+        labeled = torch.cat(features.split(len(labels))[::2])
         logits = self.learned(self.net.head(labeled))
-        cross_entropy = torch.nn.functional.cross_entropy(logits, labels.repeat(repeats // 2))
-        return {"pml": (config.alpha, pml), "labeled": (config.labeled_weight, cross_entropy)}
+        cross_entropy = torch.nn.functional.cross_entropy(logits, labels.repeat(repeats))
+        return terms | {"labeled": (config.labeled_weight, cross_entropy)}

@@ -39,7 +39,7 @@ def shown_moment(method: ProUD, random: Randomness) -> dict[str, Tensor]:
     labeled = ops.center_crop(method.context.labeled.take(partners), size)
     ratio = uniform[1]
     if method.config.udmix:
-        ratio = ops.mixing_ratio(uncertainty, uniform[1], method.config.tau_ratio, method.config.threshold)
+        ratio = method.ratio(uncertainty, uniform[1])
     mixed = ops.ud_mix(labeled.float(), unlabeled.float(), ratio).round().to(torch.uint8)
     return shown | {
         "pairs/rows": rows,

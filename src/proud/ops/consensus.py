@@ -42,11 +42,14 @@ def consensus(
     A view's opinion is softmax(-dist / tau + classifier log p) over the present classes, the image's the mean of its
     views'. With `balance`, classes that come up more often in the domain than in `prior` [K] are held back: three
     rounds of p_k (prior_k / mean p_k)^balance. Where `known` [N] holds a class and not -1, it is the label, without
-    uncertainty. `reduce` adds sums over processes.
+    uncertainty, and counts as that class. `reduce` adds sums over processes.
     """
     scores = -widen(distances) / tau + classifier * widen(probs).clamp_min(_LEAST).log()
     opinions = scores.masked_fill(~present, torch.finfo(scores.dtype).min).softmax(-1)
     mean = opinions.mean(0)
+    if known is not None:  # no rounds change it, and it counts in them
+        stated = torch.nn.functional.one_hot(known.clamp_min(0), mean.shape[-1]).to(mean.dtype)
+        mean = torch.where((known >= 0)[:, None], stated, mean)
     if balance:
         assert prior is not None
         count = reduce(mean.new_full((), mean.shape[0]))
@@ -55,6 +58,4 @@ def consensus(
             mean = mean * (prior.clamp_min(_LEAST) / share.clamp_min(_LEAST)) ** balance
             mean = mean / mean.sum(-1, keepdim=True).clamp_min(torch.finfo(mean.dtype).tiny)
     labels, uncertainty = mean.argmax(-1), torch.special.entr(mean).sum(-1)
-    if known is not None:
-        labels, uncertainty = torch.where(known >= 0, known, labels), uncertainty.masked_fill(known >= 0, 0)
     return labels, uncertainty, (opinions.argmax(-1) == labels).to(mean.dtype).mean(0)

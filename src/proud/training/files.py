@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_JSON_BYTES = 64_000_000
 MOST_TENSOR_BYTES = 64_000_000_000
+MOST_HEADER_BYTES = 10_000_000
 
 
 @contextmanager
@@ -134,9 +135,14 @@ def write_tensors(part: Path, tensors: dict[str, Tensor], format_name: str) -> N
     part.write_bytes(save(plain, metadata={"format": format_name}))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path, most: int = MOST_TENSOR_BYTES) -> dict[str, Tensor]:
     """OSError where it cannot be read, ValueError where it is not a safetensors file. Nothing in it is executed."""
-    return parse_tensors(read_regular(path, MOST_TENSOR_BYTES))
+    return parse_tensors(read_regular(path, most))
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """What a file of such tensors takes at most, their names included."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) + MOST_HEADER_BYTES
 
 
 def parse_tensors(content: bytes) -> dict[str, Tensor]:

@@ -8,11 +8,13 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
+from proud.methods import METHODS, method_config
 from proud.training.files import probe, read_json, remove_parts, telling_why
 
 FORMAT = "proud-run-1"
@@ -57,8 +59,16 @@ def check_folder(folder: Path, config: dict[str, Any], options: Options) -> dict
     return None
 
 
+def completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A setting that an older run does not name had its default; one that is no more, and was off, had no effect."""
+    name, own = str(config.get("method", "")), config.get("method_config", {})
+    known = asdict(method_config(name)) if name in METHODS else {}
+    own = {key: value for key, value in own.items() if value or key in known or not known}
+    return asdict(RunConfig()) | config | {"method_config": known | own}
+
+
 def refuse_difference(folder: Path, stored: dict[str, Any], now: dict[str, Any]) -> None:
-    difference = config_difference(stored, now)
+    difference = config_difference(completed(stored), completed(now))
     if difference:
         lines = "\n  ".join(difference)
         raise UserError(

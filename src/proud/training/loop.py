@@ -86,7 +86,7 @@ class Loop:
         self.shown_again: dict[str, str] = {}  # whose training this is, where another run's is shown again
         self._saved_at = -math.inf
         self._before: dict[str, Tensor] = {}  # each domain's pseudo-labels of the epoch before
-        self._class_share = torch.bincount(context.labels, minlength=context.classes) / len(context.labels)
+        self._class_share = method.expected_mix()
 
     def restore(self) -> None:
         """Go back to the newest intact checkpoint, or to the very start when there is none."""

@@ -112,6 +112,9 @@ def _train(
 ) -> dict[str, Any]:
     before, finished = group.from_first(lambda: stored_run(folder, config, options))
     if finished is not None:
+        if task is not None:  # whose images were read anyway
+            with group.together():
+                refuse_other_data(folder, before["task"], task.report)
         return finished
     with group.together():
         task, method, about = build(run, method_config, options, folder, before, task, group)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from proud.lazy import ops, torch
+from proud.lazy import ops
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,14 +23,14 @@ def site_signals(
 ) -> dict[str, Tensor]:
     """Scalars on the device.
 
-    class_shift: total variation between the pseudo-labels' class mix and the labeled domain's [K], in [0, 1].
+    class_shift: total variation between the pseudo-labels' class mix and the expected one [K], in [0, 1].
     agreement: mean share of the views that find the label by themselves.
     prototype_shift: mean cosine distance of the site's prototypes to the merged ones [K,d], over its classes.
     stability: share of the labels that are those of the epoch before [N].
     uncertain: share of the images whose uncertainty is above half of its maximum, ln K.
     """
     classes = len(class_share)
-    mix = torch.bincount(found.labels, minlength=classes) / len(found.labels)
+    mix = ops.class_mix(found.labels, classes)
     signals = {
         "class_shift": (mix - class_share).abs().sum() / 2,
         "uncertain": (found.uncertainty > LIMITS.uncertain * math.log(max(classes, 2))).float().mean(),
