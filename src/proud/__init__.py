@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    raise ImportError("proud needs file locks and signals of Linux or macOS: on Windows, use it under WSL")
 
 __version__ = "0.1.0"
 __all__ = ["ProUD", "UserError", "__version__", "load"]

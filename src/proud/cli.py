@@ -90,13 +90,14 @@ def parse(kind: Any, argv: list[str], command: str, description: str, default: A
 
 
 def peek(argv: list[str], flag: str, default: str) -> str:
-    """The value of a flag before the whole line is parsed: other defaults depend on it."""
+    """The value of a flag before the whole line is parsed: other defaults depend on it. The last one counts."""
+    found = default
     for place, given in enumerate(argv):
         if given == f"--{flag}" and place + 1 < len(argv):
-            return argv[place + 1]
+            found = argv[place + 1]
         if given.startswith(f"--{flag}="):
-            return given.partition("=")[2]
-    return default
+            found = given.partition("=")[2]
+    return found
 
 
 def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:

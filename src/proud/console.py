@@ -30,23 +30,27 @@ if TYPE_CHECKING:
     from proud.methods.base import MethodConfig
 
 console = Console()
+MOST_CLASSES = 20  # that are shown
 
 
 @contextmanager
 def watchers(run: RunConfig, options: Options, folder: str, rank: int) -> Iterator[Callable[[loop.Progress], None]]:
     """The bar and, where asked for, TensorBoard; one function that tells both."""
     with ExitStack() as stack:
-        bar = stack.enter_context(TrainingBar(run.method, options.quiet or rank > 0, console))
-        if not options.tensorboard or rank > 0:
-            yield bar
-            return
-        from proud.training.tensorboard import TensorBoard
 
-        board = stack.enter_context(TensorBoard(Path(folder), options.resume))
+        def classes() -> str:
+            return classes_of(read_run(Path(folder))["task"])
+
+        bar = TrainingBar(run.method, options.quiet or rank > 0, console, classes)
+        told: list[Callable[[loop.Progress], None]] = [stack.enter_context(bar)]
+        if options.tensorboard and rank == 0:
+            from proud.training.tensorboard import TensorBoard
+
+            told.append(stack.enter_context(TensorBoard(Path(folder), options.resume)))
 
         def tell(now: loop.Progress) -> None:
-            bar(now)
-            board(now)
+            for each in told:
+                each(now)
 
         yield tell
 
@@ -80,6 +84,7 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     for name, domain in task["domains"].items():
         table.add_row(escape(name), domain["role"], str(domain["images"]), _domain_result(result, name, domain["role"]))
     console.print(table)
+    console.print(classes_of(task))
     if task["skipped"]:
         console.print(f"{len(task['skipped'])} unreadable images were left out; run.json names them.")
     for text in result.get("warnings", []):
@@ -88,6 +93,16 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     console.print(
         f"Next: [bold]proud predict {escape(shlex.quote(folder))} IMAGES --out predictions.csv[/bold]", soft_wrap=True
     )
+
+
+def classes_of(task: dict[str, Any]) -> str:
+    """The labeled domain's classes and how many images each has to learn from: a wrong folder level shows here."""
+    for name, domain in task["domains"].items():
+        if domain["role"] == "labeled":
+            counts = [f"{label} {count}" for label, count in domain.get("per_class", {}).items()]
+            more = [f"… {len(counts) - MOST_CLASSES} more"] if len(counts) > MOST_CLASSES else []
+            return escape(f"{len(counts)} classes in {name}: {', '.join(counts[:MOST_CLASSES] + more)}")
+    return ""
 
 
 def show_warning(text: str) -> None:

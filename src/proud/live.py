@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -29,7 +29,13 @@ class Bars(Progress):
 class TrainingBar:
     """Told of every step and epoch; a bar per stage, then scores, losses, and a line per unlabeled domain."""
 
-    def __init__(self, title: str, quiet: bool = False, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        quiet: bool = False,
+        console: Console | None = None,
+        first_line: Callable[[], str] = lambda: "",
+    ) -> None:
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -40,7 +46,7 @@ class TrainingBar:
             TimeRemainingColumn(),
         )
         self.bars = Bars(*columns, console=console, disable=quiet)
-        self.title = title
+        self.title, self.quiet, self.first_line = title, quiet, first_line
         self.stages: dict[str, TaskID] = {}
 
     def __enter__(self) -> TrainingBar:
@@ -51,6 +57,8 @@ class TrainingBar:
         self.bars.stop()
 
     def __call__(self, now: loop.Progress) -> None:
+        if not self.stages and not self.quiet and (line := self.first_line()):
+            self.bars.console.print(line)
         if now.stage not in self.stages:
             label = f"{escape(self.title)} {escape(now.stage)}"
             self.stages[now.stage] = self.bars.add_task(label, total=now.epochs * now.steps)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from cli.conftest import train
+from cli.conftest import FLAGS, train
 from proud import cli
 from proud.errors import UserError
+from proud.methods import method_class
 from toy import CLASSES, write_folders
 
 
@@ -169,3 +171,47 @@ def test_data_check_is_for_benchmarks(data: Path) -> None:
         cli.run(["data", "check", str(data)])
     with pytest.raises(UserError, match="Where is pacs unpacked"):
         cli.run(["data", "check", "pacs"])
+
+
+@pytest.mark.parametrize(("flags", "method"), [(("erm", "proud-plus"), "proud-plus"), (("proud-plus", "erm"), "erm")])
+def test_of_a_flag_that_is_given_twice_the_last_counts(flags: tuple[str, str], method: str, data: Path) -> None:
+    given = [part for flag in flags for part in ("--method", flag)]
+    run, settings, _ = cli.train_arguments(["--data", str(data), "--labeled", "central", *given])
+    assert run.method == method and type(settings) is method_class(method).Config
+
+
+def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no domain"):
+        train(data, tmp_path / "x", test="nort")
+    assert not (tmp_path / "x").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UserError, match="There is no domain"):
+        train(data, tmp_path / "mine", test="nort")
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_the_classes_are_shown(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [flag for flag in FLAGS.split() if flag != "--quiet"]
+    told = [
+        "train",
+        "--data",
+        str(data),
+        "--labeled",
+        "central",
+        "--test",
+        "none",
+        "--out",
+        str(tmp_path / "x"),
+        *flags,
+    ]
+    assert cli.run([*told, "--method", "erm", "--epochs", "1", "--pretrain-epochs", "1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    counts = json.loads((tmp_path / "x" / "run.json").read_text())["task"]["domains"]["central"]["per_class"]
+    line = f"4 classes in central: {', '.join(f'{name} {count}' for name, count in counts.items())}"
+    assert shown.count(line) == 2  # before training, and with the result
+
+
+def test_where_it_cannot_run_it_says_so() -> None:
+    code = "import sys; sys.platform = 'win32'; import proud"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stderr.strip().endswith("on Windows, use it under WSL")

@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from trees import three_sites, write_image, write_tree
 
-from proud.data.catalog import scan_csv, scan_folder
+from proud.data.catalog import REPORT_MARK, nested_classes, scan_csv, scan_folder
 from proud.data.roles import assign_roles, find_domain
+from proud.data.store import decode
 from proud.errors import UserError
 
 
@@ -223,3 +225,42 @@ def test_csv_missing_or_not_text(tmp_path: Path) -> None:
     (tmp_path / "binary.csv").write_bytes(b"path,domain,label\n\xff\xfe\x00,a,b\n")
     with pytest.raises(UserError, match="UTF-8"):
         scan_csv(tmp_path / "binary.csv")
+
+
+def test_few_files_that_are_not_read_are_told_where_images_are_few(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    (root / "north" / "cat" / "scan.dcm").touch()
+    assert scan_folder(root).notices["north"].startswith("north: not all files are read (not: 1 .dcm; read are")
+    for number in range(60):
+        write_image(root / "north" / "cat" / f"{number}.png", number)
+    assert not scan_folder(root).notices
+
+
+@pytest.mark.parametrize("suffix", [".pgm", ".pnm", ".jfif", ".JPE"])
+def test_other_names_for_the_same_formats(suffix: str, tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    kind = "PPM" if suffix.startswith(".p") else "JPEG"
+    Image.new("L", (20, 20), 90).save(root / "north" / "cat" / f"grey{suffix}", kind)
+    catalog = scan_folder(root)
+    assert f"north/cat/grey{suffix}" in [entry.location for entry in catalog.domains["north"].entries]
+    assert decode(root / "north" / "cat" / f"grey{suffix}", 8).float().mean() == pytest.approx(90, abs=2)
+
+
+def test_the_pictures_of_a_report_are_no_domain(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    write_image(root / "report_files" / "figure.png", 1)
+    assert "report_files" in scan_folder(root).domains
+    (root / "report_files" / REPORT_MARK).write_text("{}")
+    catalog = scan_folder(root)
+    assert "report_files" not in catalog.domains
+    assert catalog.notices == {"report_files": "report_files holds the pictures of a report and is left out"}
+
+
+def test_a_level_above_the_classes_is_told(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "root", {"central": {"2021/cat": 1, "2021/dog": 1, "2022/cat": 1, "2022/dog": 1}})
+    write_tree(root, {"north": {"cat": 1}})
+    with pytest.warns(UserWarning, match="2021, 2022 of central are taken for its classes, .* same folders: cat, dog"):
+        roles = assign_roles(scan_folder(root), "central", None, None)
+    assert roles.classes == ("2021", "2022")
+    write_image(root / "central" / "2021" / "here.png", 5)
+    assert not nested_classes(scan_folder(root).domains["central"])

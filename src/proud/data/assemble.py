@@ -19,7 +19,7 @@ from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.roles import Roles, assign_roles, where
 from proud.data.states import Asked
-from proud.data.store import BadFile, bad_files_error, decode_all, evenly, hash_all, stored_side
+from proud.data.store import BadFile, bad_files_error, cut_off, decode_all, evenly, hash_all, stored_side
 from proud.errors import UserError
 
 VALIDATION_STREAM = 0x76616C
@@ -107,6 +107,9 @@ def build_task(
     read = {domain.name: domain.images for domain in (training_domain, *([test] if test else []))}
     for name, seen in (read | {domain.name: domain.images for domain, _ in hidden}).items():
         if text := nearly_black(name, seen):
+            warnings.warn(text, stacklevel=2)
+    for files in (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else [])):
+        if text := cut_off(files.name, [catalog.source(files, entry) for entry in files.entries]):
             warnings.warn(text, stacklevel=2)
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
     trained_on = {row.content for row in train}.union(*hidden_ids)

@@ -16,8 +16,10 @@ from proud.data.walk import IMAGE_SUFFIXES, Walk
 from proud.errors import UserError
 
 SHOWN = 5
-MANY_OTHERS = 10  # files that are no images, in a domain's folder
+MANY_OTHERS = 10  # files that are no images, in a domain's folder; or
+LARGE_SHARE = 0.05  # as many of them, against the images
 BESIDE_IMAGES = frozenset({".txt", ".csv", ".json", ".xml", ".md", ".db", ".html", ".yaml", ".yml", ".ini"})
+REPORT_MARK = "made-by-proud-report.json"  # lies beside the pictures of `proud report`
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 
@@ -91,6 +93,9 @@ def scan_folder(root: Path | str) -> Catalog:
     folders = walk.folders(top)
     linked = leaving_links(walk)
     for folder in folders:
+        if (folder / REPORT_MARK).is_file():
+            notices[folder.name] = f"{folder.name} holds the pictures of a report and is left out"
+            continue
         walk.others.clear()
         before = len(walk.ignored_links)
         domain = domains[folder.name] = _read_domain(folder, walk)
@@ -132,6 +137,22 @@ def split_folders(folders: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(sorted(first)) if len(first) > 1 and above_others == first else ()
 
 
+def nested_classes(domain: DomainFiles) -> str:
+    """A sentence if what is taken for classes looks like a level above them, as years or scanners do; else ''."""
+    below: dict[str, set[str]] = {}
+    for entry in domain.entries:
+        if entry.label is not None:
+            first, *more = entry.location.split("/")[1:-1] or [""]
+            below.setdefault(entry.label, set()).add(more[0] if more and first == entry.label else "")
+    inner = next(iter(below.values()), set())
+    if len(below) < 2 or len(inner) < 2 or "" in inner or any(names != inner for names in below.values()):
+        return ""
+    return (
+        f"The folders {some(sorted(below))} of {domain.name} are taken for its classes, but each of them holds the "
+        f"same folders: {some(sorted(inner))}. If these are the classes, put them directly below the domain."
+    )
+
+
 def taken_for_splits(domain: DomainFiles) -> str:
     """A sentence for where no labels are needed; '' if the domain's folders are classes."""
     if not domain.splits:
@@ -162,7 +183,7 @@ def not_read(name: str, images: int, others: Counter[str], links: Sequence[str])
         notes_only = others and not files and not links
         return "" if notes_only else f"{name} holds no images and is left out{found_instead(others, links)}"
     told = []
-    if sum(files.values()) >= MANY_OTHERS:
+    if sum(files.values()) >= min(MANY_OTHERS, LARGE_SHARE * images):
         told.append(f"not all files are read (not: {_listed(files)})")
     if links:
         told.append(_not_followed(links))

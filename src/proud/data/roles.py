@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proud.data.catalog import Catalog, DomainFiles, refuse_splits, some
+from proud.data.catalog import Catalog, DomainFiles, nested_classes, refuse_splits, some
 from proud.errors import UserError
 
 
@@ -41,6 +42,8 @@ def assign_roles(
         hint = _not_followed(_linked(catalog))
         raise UserError(f"No unlabeled domain is left: at least one is needed.{hint} {_there_are(catalog)}")
     classes = _classes(source)
+    if text := nested_classes(source):
+        warnings.warn(text, stacklevel=3)
     if target is not None:
         _check_test_labels(target, source.name, classes)
     return Roles(source, others, target, classes)

@@ -11,7 +11,8 @@ from proud.errors import UserError
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 MAX_BYTES = 1_000_000_000
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
+IMAGE_SUFFIXES |= {".ppm", ".pgm", ".pbm", ".pnm"}
 DEEPEST = 100
 MOST_LINKS = 1000  # to one folder
 LONGEST_TRAIL = 4  # links on the way to one file

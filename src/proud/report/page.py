@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import proud
+from proud.data.catalog import REPORT_MARK
 from proud.errors import UserError
 from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_file, panel_png
@@ -22,7 +23,6 @@ from proud.training.files import replacing, telling_why
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MANIFEST = "made-by-proud-report.json"
 # what a marker looks like in a legend on the page, in a square of 16
 OUTLINES = {
     "o": "M8 2a6 6 0 1 0 .01 0z",
@@ -105,7 +105,7 @@ class Files:
 
     def _earlier(self) -> list[str] | None:
         try:
-            return [str(name) for name in json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["files"]]
+            return [str(name) for name in json.loads((self.folder / REPORT_MARK).read_text(encoding="utf-8"))["files"]]
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -120,8 +120,8 @@ class Files:
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in self.earlier:
                 (self.folder / Path(name).name).unlink(missing_ok=True)
-            listed = json.dumps({"files": [*self.contents, MANIFEST]}, indent=1) + "\n"
-            (self.folder / MANIFEST).write_text(listed, encoding="utf-8")
+            listed = json.dumps({"files": [*self.contents, REPORT_MARK]}, indent=1) + "\n"
+            (self.folder / REPORT_MARK).write_text(listed, encoding="utf-8")
             for name, content in self.contents.items():
                 (self.folder / name).write_bytes(content)
 

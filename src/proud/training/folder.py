@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,11 @@ def clear(folder: Path) -> None:
         for name in RUN_FILES:
             (folder / name).unlink(missing_ok=True)
     tidy(folder)
+
+
+def remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def tidy(folder: Path) -> None:

@@ -36,6 +36,7 @@ from proud.training.folder import (
     read_result,
     read_run,
     refuse_other_data,
+    remove_if_empty,
 )
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
 from proud.training.machine import choose_device, choose_threads, environment, making_many_objects, stop_signals
@@ -90,6 +91,8 @@ def train(
     folder = Path(options.out or default_folder(run))
     config = flat(run, method_config)
     with ExitStack() as stack:
+        if group.rank == 0 and not folder.exists():
+            stack.callback(remove_if_empty, folder)  # a run that is refused leaves nothing
 
         def take() -> None:
             check_folder(folder, config, options)
