@@ -268,7 +268,6 @@ def predict(arguments: PredictArguments) -> int:
     from proud.deploy.predict import (
         find_images,
         load_model,
-        none_readable,
         predict_files,
         same_answer,
         write_predictions,
@@ -284,8 +283,6 @@ def predict(arguments: PredictArguments) -> int:
     files = find_images(arguments.images)
     about = promise(model.trust, asked)
     rows, bad = predict_files(model, files, asked=asked, skip_bad=arguments.skip_bad, progress=True)
-    if not rows:
-        raise none_readable(bad)
     write_predictions(arguments.out, rows)
     left_out = f"; {len(bad)} unreadable left out" if bad else ""
     console.print(f"{len(rows)} images → {escape(str(arguments.out))}{left_out}", soft_wrap=True)

@@ -187,3 +187,16 @@ def test_label_next_can_leave_out_what_cannot_be_read(data: Path, trained: Path,
     with pytest.raises(UserError, match="--skip-bad"):
         cli.run(told)
     assert cli.run([*told, "--skip-bad"]) == 0
+
+
+def test_images_without_light_are_told(trained: Path, tmp_path: Path) -> None:
+    root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
+    for path in root.rglob("*.png"):
+        deep = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16  # 12 bits in 16
+        Image.fromarray(deep).save(path)
+    told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
+    with pytest.warns(UserWarning, match=r"images of north are nearly black: no value above \d+ of 255"):
+        cli.run(told)
+    told = ["predict", str(trained), str(root), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
+    with pytest.warns(UserWarning, match=r"8 of 8 images are nearly black: no value above \d+ of 255"):
+        cli.run(told)

@@ -25,6 +25,9 @@ from proud.errors import UserError
 VALIDATION_STREAM = 0x76616C
 """Sets the validation draw apart from every other use of the same seed."""
 
+LIGHT = 24
+"""Of 255: images without a value from here on are nearly black."""
+
 
 class Row(NamedTuple):
     """One image, known by what is in it. Sorting by the first field alone orders by content."""
@@ -136,14 +139,17 @@ def build_task(
 
 
 def nearly_black(name: str, images: Tensor) -> str:
-    """A sentence about a domain without light, else ''. Greys of 12 bits in files of 16 look so."""
+    """A sentence about a domain without light, else ''."""
     some = images[evenly(len(images), 100)]
     brightest = int(some.max()) if len(some) else 255
-    if not 0 < brightest < 24:
-        return ""
+    return without_light(f"The images of {name}", brightest) if 0 < brightest < LIGHT else ""
+
+
+def without_light(images: str, brightest: int) -> str:
+    """Greys of 12 bits in files of 16 look so."""
     return (
-        f"The images of {name} are nearly black: no value above {brightest} of 255. If they are 12-bit greys in 16-bit "
-        "files, stretch them to the whole range first."
+        f"{images} are nearly black: no value above {brightest} of 255. If they are 12-bit greys in 16-bit files, "
+        "stretch them to the whole range first."
     )
 
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from proud.data.assemble import digest
+from proud.data.assemble import digest, nearly_black
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import Catalog, refuse_splits, some
 from proud.data.domain import LabeledDomain
 from proud.data.labels import read_labels
 from proud.data.roles import sort_classes, with_images
 from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
-from proud.deploy.predict import Model, load_model, none_readable
+from proud.deploy.predict import Model, load_model
+from proud.deploy.reading import none_readable
 from proud.errors import UserError
 from proud.training.folder import read_run
 from proud.trust.fitted import measure
@@ -68,6 +69,8 @@ def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tu
         raise bad_files_error(bad)
     if not kept:
         raise none_readable(bad)
+    if text := nearly_black(name, images):
+        warnings.warn(text, stacklevel=2)
     labels = torch.tensor([numbers[str(domain.entries[place].label)] for place in kept])
     return LabeledDomain(name, images, labels, model.classes), bad
 

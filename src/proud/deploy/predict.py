@@ -15,10 +15,11 @@ from torch import Tensor
 
 from proud.data.arrays import channels_last
 from proud.data.catalog import found_instead, leaving_links, not_read
-from proud.data.store import BadFile, bad_files_error, decode_all, stored_side
+from proud.data.store import BadFile, stored_side
 from proud.data.walk import Walk
 from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
 from proud.deploy.loading import read_model, read_warnings
+from proud.deploy.reading import Reading
 from proud.errors import UserError
 from proud.evaluation import forward_all
 from proud.models import ModelSpec, Net
@@ -68,15 +69,16 @@ class Model:
         They are calibrated if the model was trained with validation images.
         """
         temperature = self.trust.temperature if self.trust else 1.0
-        return probabilities(self.logits(self._decoded(images)), temperature).float().numpy()
+        found = [probabilities(self.logits(pixels), temperature) for _, pixels in self._read(images).pieces()]
+        return torch.cat(found).float().numpy()
 
     def predict(self, images: Any) -> np.ndarray:
         """Class names [N]."""
         return np.array(self.classes)[self.predict_proba(images).argmax(1)]
 
-    def _decoded(self, images: Any) -> Tensor:
+    def _read(self, images: Any) -> Reading:
         sources = find_images(images) if is_files(images) else list(channels_last("images", images))
-        return decode_all(sources, stored_side(self.spec.size))[0]
+        return Reading(sources, stored_side(self.spec.size))
 
     def save(self, folder: Path | str, overwrite: bool = False) -> None:
         """Write `model.safetensors` and `model.json`, which `proud.load` and `proud predict` read.
@@ -166,29 +168,15 @@ def predict_files(
     asked: Asked | None = None,
     skip_bad: bool = False,
     progress: bool = False,
-    piece: int = 2048,
 ) -> tuple[list[dict[str, Any]], list[BadFile]]:
     """One row per readable image: path, label, confidence and, if the model has them, what `answers` adds."""
     asked = asked or Asked()
     rows: list[dict[str, Any]] = []
-    bad: list[BadFile] = []
-    for start in range(0, len(files), piece):
-        part = files[start : start + piece]
-        images, kept, unreadable = decode_all(
-            part, stored_side(model.spec.size), skip_bad=True, progress=progress, description="Reading images"
-        )
-        bad += unreadable
-        if not len(images):
-            continue
-        for place, answer in zip(kept, answers(model, images, asked), strict=True):
-            rows.append({"path": str(part[place])} | answer)
-    if bad and not skip_bad:
-        raise bad_files_error(bad)
-    return rows, bad
-
-
-def none_readable(bad: Sequence[BadFile]) -> UserError:
-    return UserError(f"None of the {len(bad)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
+    reading = Reading(files, stored_side(model.spec.size), skip_bad, progress)
+    for places, images in reading.pieces():
+        for place, answer in zip(places, answers(model, images, asked), strict=True):
+            rows.append({"path": str(files[place])} | answer)
+    return rows, reading.bad
 
 
 def write_predictions(path: Path, rows: list[dict[str, Any]]) -> None:

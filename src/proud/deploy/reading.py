@@ -1,0 +1,54 @@
+"""Images of any number, decoded piece by piece: what is in memory at once stays small."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from proud.data.assemble import LIGHT, without_light
+from proud.data.store import BadFile, Source, bad_files_error, decode_all
+from proud.errors import UserError
+
+PIECE = 2048
+DARK_SHARE = 0.1  # below it the dark ones may be lens caps and blank scans
+
+
+@dataclass
+class Reading:
+    """Which images to read, and how; once they are read, `bad` names those that could not be."""
+
+    sources: Sequence[Source]
+    side: int
+    skip_bad: bool = False
+    progress: bool = False
+    bad: list[BadFile] = field(default_factory=list)
+
+    def pieces(self) -> Iterator[tuple[list[int], Tensor]]:
+        """Rows and pixels [N,3,side,side] of the readable images. All are looked at before anything is refused."""
+        dark: list[int] = []
+        for start in range(0, max(len(self.sources), 1), PIECE):
+            images, kept, bad = decode_all(
+                self.sources[start : start + PIECE],
+                self.side,
+                skip_bad=True,
+                progress=self.progress,
+                description="Reading images",
+            )
+            self.bad += bad
+            dark += [value for value in images.amax((1, 2, 3)).tolist() if 0 < value < LIGHT]
+            if (kept or not len(self.sources)) and (self.skip_bad or not self.bad):
+                yield [start + row for row in kept], images
+        if self.bad and not self.skip_bad:
+            raise bad_files_error(self.bad)
+        readable = len(self.sources) - len(self.bad)
+        if self.bad and not readable:
+            raise none_readable(self.bad)
+        if dark and len(dark) >= DARK_SHARE * readable:
+            warnings.warn(without_light(f"{len(dark)} of {readable} images", max(dark)), stacklevel=2)
+
+
+def none_readable(bad: Sequence[BadFile]) -> UserError:
+    return UserError(f"None of the {len(bad)} images could be read; the first: {bad[0].path}: {bad[0].reason}")

@@ -1,0 +1,68 @@
+"""Many images, a piece at a time: what is wrong with them is told once."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proud.deploy import reading
+from proud.deploy.predict import Model, find_images, predict_files
+from proud.deploy.reading import Reading
+from proud.errors import UserError
+from proud.models import build_net, model_spec
+from toy import CLASSES, SIDE, toy_images
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PIECE", 3)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    spec = model_spec("digits", len(CLASSES), SIDE)
+    return Model(build_net(spec, seed=1), spec, CLASSES, {}, torch.device("cpu"))
+
+
+def write_greys(folder: Path, count: int, times: int, name: str = "") -> Path:
+    """Greys of 8 bits times so much in files of 16."""
+    folder.mkdir(exist_ok=True)
+    for row, image in enumerate(toy_images(0, 4)[0][:count, ..., 0]):
+        Image.fromarray(image.astype(np.uint16) * times).save(folder / f"{name}{row:02d}.png")
+    return folder
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(("dark", "told"), [(8, "8 of 8"), (2, "2 of 10"), (1, ""), (0, "")])
+def test_images_without_light_are_told_once(dark: int, told: str, model: Model, tmp_path: Path) -> None:
+    write_greys(tmp_path, dark, 16, "dark")  # 12 bits in 16
+    write_greys(tmp_path, {8: 0, 2: 8, 1: 12, 0: 3}[dark], 257, "light")
+    for use in (lambda: predict_files(model, find_images(tmp_path)), lambda: model.predict(tmp_path)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            use()
+        texts = [str(warning.message) for warning in caught]
+        assert len(texts) == bool(told)
+        assert not told or texts[0].startswith(f"{told} images are nearly black: no value above 1")
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_pieces_are_the_whole(model: Model, tmp_path: Path) -> None:
+    images = toy_images(0, 2)[0]
+    found = model.predict_proba(images)
+    whole = model.logits(torch.cat([pixels for _, pixels in Reading(list(images), 18).pieces()])).softmax(1)
+    np.testing.assert_allclose(found, whole.numpy(), rtol=1e-5)
+    assert model.predict_proba(images[:0]).shape == (0, 4)
+    write_greys(tmp_path, 7, 257)
+    for row in (3, 4, 5):  # a whole piece
+        (tmp_path / f"{row:02d}.png").write_bytes(b"no picture")
+    rows, bad = predict_files(model, find_images(tmp_path), skip_bad=True)
+    assert [Path(row["path"]).stem for row in rows] == ["00", "01", "02", "06"]
+    assert [Path(file.path).stem for file in bad] == ["03", "04", "05"]
+    with pytest.raises(UserError, match="3 images cannot be used"):
+        predict_files(model, find_images(tmp_path))
