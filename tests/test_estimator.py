@@ -72,6 +72,45 @@ def test_predict_and_score(fitted: ProUD, tmp_path: Path) -> None:
     assert fitted.predict([tmp_path / "03.png", tmp_path / "01.png"]).tolist() == [found[3], found[1]]
 
 
+def test_files_that_cannot_be_read_are_named_or_left_out(fitted: ProUD, tmp_path: Path) -> None:
+    images, folder = toy_images(0, 1)[0], tmp_path / "images"
+    folder.mkdir()
+    for row, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"{row}.png")
+    (folder / "1.png").write_bytes(b"no picture")
+    fitted.save(tmp_path / "mine")
+    for model in (fitted, proud.load(tmp_path / "mine", device="cpu")):
+        for use in (model.predict, model.predict_proba, model.predict_table):
+            with pytest.raises(
+                UserError, match=r"1 image cannot be used:\n.*1\.png: not an image.*\n.* skip_bad=True"
+            ) as told:
+                use(folder)
+            assert "--" not in str(told.value)
+        with pytest.warns(UserWarning, match=r"1 unreadable image is left out: .*1\.png"):
+            found = model.predict(folder, skip_bad=True)
+        with pytest.warns(UserWarning, match="left out"):
+            table = model.predict_table(folder, skip_bad=True)
+        assert [Path(path).name for path in table["path"]] == ["0.png", "2.png", "3.png"]
+        assert table["label"].tolist() == found.tolist() == model.predict(images[[0, 2, 3]]).tolist()
+
+
+def test_a_table_of_answers(fitted: ProUD) -> None:
+    images = toy_images(3, 3)[0]
+    table = fitted.predict_table(images, coverage=0.8)
+    assert list(table) == ["row", "label", "confidence", "set", "abstain", "uncertainty"]
+    assert table["row"].tolist() == list(range(12))
+    assert table["label"].tolist() == fitted.predict(images).tolist()
+    np.testing.assert_allclose(table["confidence"], fitted.predict_proba(images).max(1), atol=1e-5)
+    assert table["abstain"].dtype == bool and table["uncertainty"].dtype == float
+    assert {type(inside) for inside in table["set"]} == {tuple}
+    assert [inside[0] for inside in table["set"]] == table["label"].tolist()
+    assert fitted.predict_table(images[:0])["label"].shape == (0,)
+    with pytest.raises(UserError, match="must lie between"):
+        fitted.predict_table(images, risk=2)
+    with pytest.raises(UserError, match="one of lac, aps"):
+        fitted.predict_table(images, sets="raps")
+
+
 def test_save_and_load(fitted: ProUD, tmp_path: Path) -> None:
     fitted.save(tmp_path / "mine")
     saved = {"model.json", "model.safetensors", "prototypes.safetensors"}
@@ -136,6 +175,8 @@ def test_whole_numbers_as_labels() -> None:
     assert model.classes_.tolist() == [0, 1, 2, 3] and model.model_.classes == ("0", "1", "2", "3")
     found = model.predict(images)
     assert found.dtype == numbers.dtype and model.score(images, numbers) == (found == numbers).mean()
+    table = model.predict_table(images)
+    assert table["label"].tolist() == found.tolist() and {type(k) for inside in table["set"] for k in inside} == {int}
 
 
 def test_pseudo_labels_are_of_the_kind_of_the_labels() -> None:

@@ -202,11 +202,11 @@ class PredictArguments:
     out: Annotated[Path, word("FILE")] = Path("predictions.csv")
     """CSV file to write: path, label, confidence and, as far as the model has them, set, abstain, uncertainty"""
     overwrite: Switch = False
-    """replace that file if it is there"""
+    """replace that file, and the table of images left out beside it, if they are there"""
     device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
     """where to compute"""
     skip_bad: Switch = False
-    """leave unreadable images out instead of stopping"""
+    """leave unreadable images out instead of stopping; FILE-left-out.csv names them (path, reason)"""
     coverage: float = 0.9
     """how often prediction sets hold the true class, on new images of the labeled domain"""
     risk: float = 0.05

@@ -17,6 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from proud.config import Options, RunConfig
+from proud.data.store import first_bad_files
+from proud.ending import shown
 from proud.errors import UserError
 from proud.live import TrainingBar
 from proud.methods.group import ALONE, Group
@@ -103,6 +105,11 @@ def classes_of(task: dict[str, Any]) -> str:
             more = [f"… {len(counts) - MOST_CLASSES} more"] if len(counts) > MOST_CLASSES else []
             return escape(f"{len(counts)} classes in {name}: {', '.join(counts[:MOST_CLASSES] + more)}")
     return ""
+
+
+def show_plain(text: str) -> None:
+    """Names of files may hold anything."""
+    console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def show_warning(text: str) -> None:
@@ -231,9 +238,9 @@ def evaluate(arguments: EvaluateArguments) -> int:
     table.add_section()
     table.add_row("all", str(row["images"]), f"{100 * row['accuracy']:.1f} %")
     console.print(table)
-    if row["left_out"]:
-        images = "1 unreadable image was" if row["left_out"] == 1 else f"{row['left_out']} unreadable images were"
-        console.print(f"{images} left out.")
+    if bad := row["left_out"]:
+        images = "1 unreadable image was" if len(bad) == 1 else f"{len(bad)} unreadable images were"
+        show_plain(f"{images} left out:\n{first_bad_files(bad)}")
     show_trust(row["trust"], arguments)
     if row["trained_on"]:
         show_warning(f"{arguments.domain} is the labeled domain: the model learned from most of these images.")
@@ -270,11 +277,14 @@ def predict(arguments: PredictArguments) -> int:
         load_model,
         predict_files,
         same_answer,
+        write_left_out,
         write_predictions,
     )
 
-    if arguments.out.exists() and not arguments.overwrite:
-        raise UserError(f"{arguments.out} exists: choose another --out or add --overwrite.")
+    left_out = arguments.out.parent / f"{arguments.out.stem}-left-out{arguments.out.suffix}"
+    for path in (arguments.out, left_out):
+        if path.exists() and not arguments.overwrite:
+            raise UserError(f"{path} exists: choose another --out or add --overwrite.")
     if not arguments.images:
         raise UserError("Name the images or folders to classify: proud predict RUN IMAGES --out predictions.csv")
     asked = Asked(arguments.coverage, arguments.risk, arguments.sets)
@@ -284,8 +294,10 @@ def predict(arguments: PredictArguments) -> int:
     about = promise(model.trust, asked)
     rows, bad = predict_files(model, files, asked=asked, skip_bad=arguments.skip_bad, progress=True)
     write_predictions(arguments.out, rows)
-    left_out = f"; {len(bad)} unreadable left out" if bad else ""
-    console.print(f"{len(rows)} images → {escape(str(arguments.out))}{left_out}", soft_wrap=True)
+    write_left_out(left_out, bad)
+    console.print(f"{len(rows)} images → {escape(str(arguments.out))}", soft_wrap=True)
+    if bad:
+        show_plain(f"{len(bad)} unreadable left out → {left_out}\n{first_bad_files(bad)}")
     console.print(about, soft_wrap=True)
     for text in (*model.warnings, same_answer(rows)):
         show_warning(text)

@@ -15,7 +15,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from proud.config import NOTHING, Options, RunConfig, check_kinds
 from proud.errors import UserError
@@ -185,14 +185,35 @@ class ProUD:
 
     # ---- using what was learned
 
-    def predict(self, images: Any) -> np.ndarray:
-        """The label of each image: an array, a list of images, files, or a folder (its images sorted by path)."""
-        probabilities = self.predict_proba(images)
+    def predict(self, images: Any, skip_bad: bool = False) -> np.ndarray:
+        """The label of each image: an array, a list of images, files, or a folder (its images sorted by path).
+
+        With `skip_bad`, files that cannot be read are left out with a warning; `predict_table` says which images the
+        answers belong to.
+        """
+        probabilities = self.predict_proba(images, skip_bad)
         return self.classes_[probabilities.argmax(1)]
 
-    def predict_proba(self, images: Any) -> np.ndarray:
+    def predict_proba(self, images: Any, skip_bad: bool = False) -> np.ndarray:
         """Probabilities [N, K], columns in the order of `classes_`."""
-        return self._fitted().predict_proba(images)
+        return self._fitted().predict_proba(images, skip_bad)
+
+    def predict_table(
+        self,
+        images: Any,
+        skip_bad: bool = False,
+        coverage: float = 0.9,
+        risk: float = 0.05,
+        sets: Literal["lac", "aps"] = "lac",
+    ) -> dict[str, np.ndarray]:
+        """All that is said of each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
+        and, as far as the model has them, `set` (a tuple of labels, the likeliest first), `abstain` (True or False)
+        and `uncertainty`. What they mean: docs/trust.md."""
+        from proud.deploy.answers import Asked
+        from proud.deploy.predict import answer_table
+
+        model = self._fitted()
+        return answer_table(model, images, self.classes_, Asked(coverage, risk, sets), skip_bad)
 
     def score(self, images: Any, labels: Any) -> float:
         """Share of the images whose label is predicted."""
@@ -217,7 +238,7 @@ class ProUD:
 
 
 def load(folder: str | Path, device: str = "auto") -> Model:
-    """A trained model from a run's folder or from `ProUD.save`; it has `predict` and `predict_proba`.
+    """A trained model from a run's folder or from `ProUD.save`; it has `predict`, `predict_proba` and `predict_table`.
 
     It knows its classes by their names: what were numbers are strings here.
     """

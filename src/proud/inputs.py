@@ -76,7 +76,7 @@ def gather(
             skip_bad=skip_bad,
             progress=progress,
         )
-        _tell_left_out([file["path"] for file in task.report["skipped"]])
+        tell_left_out([file["path"] for file in task.report["skipped"]])
         return task, name
 
     def read(item: Any) -> Any:
@@ -159,14 +159,14 @@ def _decoded(domain: DomainFiles, side: int, skip_bad: bool, progress: bool) -> 
     images, kept, bad = decode_all(
         sources, side, skip_bad=skip_bad, progress=progress, description=f"Decoding {domain.name}"
     )
-    _tell_left_out([file.path for file in bad])
+    tell_left_out([file.path for file in bad])
     classes = sort_classes({entry.label for entry in domain.entries if entry.label is not None})
     number = {label: k for k, label in enumerate(classes)}
     labels = [number.get(domain.entries[row].label or "", UNKNOWN) for row in kept]
     return LabeledDomain(domain.name, images, torch.tensor(labels, dtype=torch.int64), classes)
 
 
-def _tell_left_out(paths: Sequence[str]) -> None:
+def tell_left_out(paths: Sequence[str]) -> None:
     if paths:
         images = "1 unreadable image is" if len(paths) == 1 else f"{len(paths)} unreadable images are"
         warnings.warn(f"{images} left out: {some(paths)}", stacklevel=2)

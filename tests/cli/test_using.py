@@ -48,7 +48,17 @@ def test_predict_names_bad_images_or_goes_on(trained: Path, tmp_path: Path, caps
         cli.run(["predict", str(trained), str(tmp_path), "--out", str(out)])
     assert not out.exists()
     assert cli.run(["predict", str(trained), str(tmp_path), "--out", str(out), "--skip-bad"]) == 0
-    assert "1 unreadable left out" in capsys.readouterr().out
+    beside = tmp_path / "p-left-out.csv"
+    told = f"1 unreadable left out → {beside}\n  {tmp_path / 'empty.png'}: the file is empty (0 bytes)\n"
+    assert told in capsys.readouterr().out
+    assert len(out.read_text().splitlines()) == 2
+    assert beside.read_text().splitlines() == ["path,reason", f"{tmp_path / 'empty.png'},the file is empty (0 bytes)"]
+    out.unlink()
+    with pytest.raises(UserError, match=r"p-left-out\.csv exists: choose another --out or add --overwrite"):
+        cli.run(["predict", str(trained), str(tmp_path), "--out", str(out), "--skip-bad"])
+    good = str(tmp_path / "good.png")
+    assert cli.run(["predict", str(trained), good, "--out", str(out), "--overwrite"]) == 0
+    assert out.exists() and not beside.exists()
     (tmp_path / "good.png").unlink()
     with pytest.raises(UserError, match="None of the 1 images could be read"):
         cli.run(["predict", str(trained), str(tmp_path), "--out", str(tmp_path / "q.csv"), "--skip-bad"])
@@ -156,10 +166,12 @@ def test_evaluate_says_what_it_left_out(trained: Path, tmp_path: Path, capsys: p
         cli.run(told)
     capsys.readouterr()
     assert cli.run([*told, "--skip-bad"]) == 0
-    assert "2 unreadable images were left out." in capsys.readouterr().out
+    reason = "not an image, or of a format that is not supported"
+    named = f"2 unreadable images were left out:\n  {first}: {reason}\n  {second}: the file is empty"
+    assert named in capsys.readouterr().out
     arguments = cli.EvaluateArguments(trained, "north", str(root), device="cpu", skip_bad=True)
     row = evaluate_domain(arguments)
-    assert (row["left_out"], row["images"]) == (2, 6)
+    assert ([file.path for file in row["left_out"]], row["images"]) == ([str(first), str(second)], 6)
     for path in others:
         path.write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"None of the 8 images could be read; the first: .*\.png"):

@@ -139,14 +139,18 @@ def _longer_side(source: Source) -> float:
     return max(sides) / max(1, min(sides))
 
 
-def bad_files_error(bad: Sequence[BadFile]) -> UserError:
+def bad_files_error(bad: Sequence[BadFile], remedy: str = "--skip-bad") -> UserError:
+    images = "1 image" if len(bad) == 1 else f"{len(bad)} images"
+    advice = f"Repair or remove them, or go on without them: {remedy}"
+    return UserError("\n".join([f"{images} cannot be used:", first_bad_files(bad), advice]))
+
+
+def first_bad_files(bad: Sequence[BadFile]) -> str:
+    """Each on a line of its own, with what is wrong; of many, how many more there are."""
     lines = [f"  {file.path}: {file.reason}" for file in bad[:NAMED_BAD_FILES]]
     if len(bad) > NAMED_BAD_FILES:
         lines.append(f"  … and {len(bad) - NAMED_BAD_FILES} more")
-    images = "1 image" if len(bad) == 1 else f"{len(bad)} images"
-    return UserError(
-        "\n".join([f"{images} cannot be used:", *lines, "Repair or remove them, or go on without them: --skip-bad"])
-    )
+    return "\n".join(lines)
 
 
 def _read(source: Path | bytes) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from proud.errors import UserError
 from proud.training.files import check_tensors, read_json, read_tensors
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import Score, prediction_sets
-from proud.trust.fitted import Trust, check_coverage, check_risk, read_trust, uncertainty_to_prototypes
+from proud.trust.fitted import SCORES, Trust, check_coverage, check_risk, read_trust, uncertainty_to_prototypes
 
 if TYPE_CHECKING:
     from proud.deploy.predict import Model
@@ -34,31 +35,49 @@ class Asked:
     def __post_init__(self) -> None:
         check_coverage(self.coverage)
         check_risk(self.risk)
+        if self.sets not in SCORES:
+            raise UserError(f"--sets {self.sets} must be one of {', '.join(SCORES)}.")
 
 
-def answers(model: Model, images: Tensor, asked: Asked) -> list[dict[str, Any]]:
+def assess(model: Model, images: Tensor, asked: Asked) -> dict[str, list[Any]]:
     """For stored uint8 images: label and confidence; calibrated models add `set` (all classes that the image can have,
-    the likeliest first) and `abstain`; those with prototypes add `uncertainty`, in nats."""
+    the likeliest first) and `abstain`; those with prototypes add `uncertainty`, in nats. Classes are numbers."""
     features, logits = model.outputs(images)
     trust = model.trust
     raw = probabilities(logits)
     shown, labels = probabilities(logits, trust.temperature if trust else 1.0).max(1)
-    rows: list[dict[str, Any]] = [
-        {"label": model.classes[k], "confidence": round(p, 6)}
-        for k, p in zip(labels.tolist(), shown.tolist(), strict=True)
-    ]
+    found: dict[str, list[Any]] = {"label": labels.tolist(), "confidence": [round(p, 6) for p in shown.tolist()]}
     if trust:
-        inside = prediction_sets(raw, trust.quantile(asked.coverage, asked.sets), asked.sets)
+        inside = prediction_sets(raw, trust.quantile(asked.coverage, asked.sets), asked.sets).tolist()
         threshold = trust.threshold(asked.risk)
         order = raw.argsort(dim=1, descending=True, stable=True).tolist()
-        for row, likely, member, sure in zip(rows, order, inside.tolist(), raw.amax(1).tolist(), strict=True):
-            row["set"] = " | ".join(model.classes[k] for k in likely if member[k])
-            row["abstain"] = "yes" if threshold is None or sure < threshold else "no"
+        found["set"] = [[k for k in likely if member[k]] for likely, member in zip(order, inside, strict=True)]
+        found["abstain"] = [threshold is None or sure < threshold for sure in raw.amax(1).tolist()]
     if model.prototypes:
-        found = uncertainty_to_prototypes(features, model.prototypes)
-        for row, doubt in zip(rows, found.tolist(), strict=True):
-            row["uncertainty"] = round(doubt, 4)
-    return rows
+        doubts = uncertainty_to_prototypes(features, model.prototypes)
+        found["uncertainty"] = [round(doubt, 4) for doubt in doubts.tolist()]
+    return found
+
+
+def answers(model: Model, images: Tensor, asked: Asked) -> list[dict[str, Any]]:
+    """What `assess` finds, a row for each image, in the words of predictions.csv."""
+    found = assess(model, images, asked)
+    found["label"] = [model.classes[k] for k in found["label"]]
+    if "set" in found:
+        found["set"] = [" | ".join(model.classes[k] for k in inside) for inside in found["set"]]
+        found["abstain"] = ["yes" if abstain else "no" for abstain in found["abstain"]]
+    return [dict(zip(found, cells, strict=True)) for cells in zip(*found.values(), strict=True)]
+
+
+def as_arrays(found: dict[str, list[Any]], names: np.ndarray) -> dict[str, np.ndarray]:
+    """What `assess` finds, an array for each column, the classes under these names."""
+    plain = names.tolist()
+    columns = {column: np.array(values) for column, values in found.items() if column != "set"}
+    columns["label"] = names[np.array(found["label"], dtype=np.int64)]
+    if "set" in found:
+        sets = (tuple(plain[k] for k in inside) for inside in found["set"])
+        columns["set"] = np.fromiter(sets, dtype=object, count=len(found["set"]))
+    return {column: columns[column] for column in found}
 
 
 def promise(trust: Trust | None, asked: Asked) -> str:

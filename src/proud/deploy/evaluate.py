@@ -140,5 +140,5 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class, "trust": trust} | {
         "trained_on": labeled,
         "known": known,
-        "left_out": len(bad),
+        "left_out": bad,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from proud.data.arrays import channels_last
 from proud.data.catalog import found_instead, leaving_links, not_read
 from proud.data.store import BadFile, stored_side
 from proud.data.walk import Walk
-from proud.deploy.answers import PROTOTYPES, Asked, answers, read_reliability
+from proud.deploy.answers import PROTOTYPES, Asked, answers, as_arrays, assess, read_reliability
 from proud.deploy.loading import read_model, read_warnings
 from proud.deploy.reading import Reading
 from proud.errors import UserError
 from proud.evaluation import forward_all
+from proud.inputs import tell_left_out
 from proud.models import ModelSpec, Net
 from proud.training.files import replacing, write_json, write_tensors
 from proud.training.machine import choose_device
@@ -29,6 +30,7 @@ from proud.training.records import write_table
 from proud.training.run import MODEL_FORMAT
 from proud.trust.calibration import probabilities
 from proud.trust.collapse import FEWEST, NEARLY_ALL
+from proud.trust.conformal import Score
 from proud.trust.fitted import Trust
 
 MODEL_FILES = {"model.safetensors", "model.json", PROTOTYPES}
@@ -62,23 +64,35 @@ class Model:
         features, logits = forward_all(self.net, images, self.spec, self.device, "fp32")
         return features.cpu(), logits.cpu()
 
-    def predict_proba(self, images: Any) -> np.ndarray:
+    def predict_proba(self, images: Any, skip_bad: bool = False) -> np.ndarray:
         """Class probabilities [N, K] of uint8 arrays, a list of images (arrays or PIL's, of any sizes), files, or
         all images of a folder (in `find_images` order).
 
-        They are calibrated if the model was trained with validation images.
+        They are calibrated if the model was trained with validation images. With `skip_bad`, files that cannot be
+        read are left out with a warning; `predict_table` says which images the answers belong to.
         """
         temperature = self.trust.temperature if self.trust else 1.0
-        found = [probabilities(self.logits(pixels), temperature) for _, pixels in self._read(images).pieces()]
-        return torch.cat(found).float().numpy()
+        pieces = self.read_pieces(sources_of(images), skip_bad)
+        return torch.cat([probabilities(self.logits(pixels), temperature) for _, pixels in pieces]).float().numpy()
 
-    def predict(self, images: Any) -> np.ndarray:
+    def predict(self, images: Any, skip_bad: bool = False) -> np.ndarray:
         """Class names [N]."""
-        return np.array(self.classes)[self.predict_proba(images).argmax(1)]
+        return np.array(self.classes)[self.predict_proba(images, skip_bad).argmax(1)]
 
-    def _read(self, images: Any) -> Reading:
-        sources = find_images(images) if is_files(images) else list(channels_last("images", images))
-        return Reading(sources, stored_side(self.spec.size))
+    def predict_table(
+        self, images: Any, skip_bad: bool = False, coverage: float = 0.9, risk: float = 0.05, sets: Score = "lac"
+    ) -> dict[str, np.ndarray]:
+        """The columns of predictions.csv, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
+        and, as far as the model has them, `set` (a tuple of labels, the likeliest first), `abstain` (True or False)
+        and `uncertainty`."""
+        return answer_table(self, images, np.array(self.classes), Asked(coverage, risk, sets), skip_bad)
+
+    def read_pieces(self, sources: list[Any], skip_bad: bool) -> Iterator[tuple[list[int], Tensor]]:
+        """Rows and stored pixels of the images, piece by piece."""
+        remedy = "skip_bad=True (predict_table says which images are left)"
+        reading = Reading(sources, stored_side(self.spec.size), skip_bad, remedy=remedy)
+        yield from reading.pieces()
+        tell_left_out([file.path for file in reading.bad])
 
     def save(self, folder: Path | str, overwrite: bool = False) -> None:
         """Write `model.safetensors` and `model.json`, which `proud.load` and `proud predict` read.
@@ -125,6 +139,11 @@ def same_answer(rows: list[dict[str, Any]]) -> str:
     if len(rows) < 2 * FEWEST or count < NEARLY_ALL * len(rows):
         return ""
     return f"{count} of {len(rows)} images are called {label}: unless that is so, the model is of no use for them."
+
+
+def sources_of(images: Any) -> list[Any]:
+    """Files, or the pixels of each image."""
+    return find_images(images) if is_files(images) else list(channels_last("images", images))
 
 
 def is_files(images: Any) -> bool:
@@ -179,5 +198,29 @@ def predict_files(
     return rows, reading.bad
 
 
+def answer_table(
+    model: Model, images: Any, names: np.ndarray, asked: Asked, skip_bad: bool = False
+) -> dict[str, np.ndarray]:
+    """`Model.predict_table`, with these names for the classes."""
+    sources = sources_of(images)
+    rows: list[int] = []
+    found: dict[str, list[Any]] = {}
+    for places, pixels in model.read_pieces(sources, skip_bad):
+        rows += places
+        for column, values in assess(model, pixels, asked).items():
+            found.setdefault(column, []).extend(values)
+    if is_files(images):
+        return {"path": np.array([str(sources[row]) for row in rows])} | as_arrays(found, names)
+    return {"row": np.array(rows, dtype=np.int64)} | as_arrays(found, names)
+
+
 def write_predictions(path: Path, rows: list[dict[str, Any]]) -> None:
     write_table(path, list(rows[0]), [list(row.values()) for row in rows])
+
+
+def write_left_out(path: Path, bad: Sequence[BadFile]) -> None:
+    """A table of its own: every row of the predictions has a label. That of an earlier run goes."""
+    if bad:
+        write_table(path, ["path", "reason"], [list(file) for file in bad])
+    else:
+        path.unlink(missing_ok=True)

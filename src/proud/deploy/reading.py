@@ -24,6 +24,7 @@ class Reading:
     side: int
     skip_bad: bool = False
     progress: bool = False
+    remedy: str = "--skip-bad"
     bad: list[BadFile] = field(default_factory=list)
 
     def pieces(self) -> Iterator[tuple[list[int], Tensor]]:
@@ -42,7 +43,7 @@ class Reading:
             if (kept or not len(self.sources)) and (self.skip_bad or not self.bad):
                 yield [start + row for row in kept], images
         if self.bad and not self.skip_bad:
-            raise bad_files_error(self.bad)
+            raise bad_files_error(self.bad, self.remedy)
         readable = len(self.sources) - len(self.bad)
         if self.bad and not readable:
             raise none_readable(self.bad)
