@@ -184,6 +184,10 @@ class EvaluateArguments:
     """the share of wrong answers that abstention shall allow; what it allows is measured"""
     sets: Literal["lac", "aps"] = "lac"
     """kind of prediction sets: the smallest (lac), or ones that adapt to each image (aps)"""
+    out: Annotated[str, word("FILE", "(optional)")] = ""
+    """JSON file for all numbers, with model, data, versions, device and command"""
+    overwrite: Switch = False
+    """replace that file if it is there"""
 
 
 def evaluate_command(argv: list[str]) -> int:
@@ -201,6 +205,8 @@ class PredictArguments:
     """image files, or folders that are searched to any depth"""
     out: Annotated[Path, word("FILE")] = Path("predictions.csv")
     """CSV file to write: path, label, confidence and, as far as the model has them, set, abstain, uncertainty"""
+    probabilities: Switch = False
+    """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False
     """replace that file, and the table of images left out beside it, if they are there"""
     device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"

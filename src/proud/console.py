@@ -225,10 +225,21 @@ def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
     )
 
 
-def evaluate(arguments: EvaluateArguments) -> int:
-    from proud.deploy.evaluate import evaluate_domain
+def check_out(path: Path, overwrite: bool) -> None:
+    """Before long work: may its result be written there?"""
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} exists: choose another --out or add --overwrite.")
+    check_writable(path)
 
+
+def evaluate(arguments: EvaluateArguments) -> int:
+    from proud.deploy.evaluate import evaluate_domain, write_measured
+
+    if arguments.out:
+        check_out(Path(arguments.out), arguments.overwrite)
     row = evaluate_domain(arguments)
+    if arguments.out:
+        write_measured(Path(arguments.out), row)
     table = Table(title=f"{escape(str(arguments.run))} on {escape(arguments.domain)}", title_justify="left")
     table.add_column("class")
     table.add_column("images", justify="right")
@@ -247,6 +258,8 @@ def evaluate(arguments: EvaluateArguments) -> int:
     if row["known"]:
         images = "1 of these images" if row["known"] == 1 else f"{row['known']} of these images"
         show_warning(f"The model learned from {images}: it was told their labels (--labels).")
+    if arguments.out:
+        show_plain(f"All numbers: {arguments.out}")
     return 0
 
 
@@ -282,18 +295,16 @@ def predict(arguments: PredictArguments) -> int:
     )
 
     left_out = arguments.out.parent / f"{arguments.out.stem}-left-out{arguments.out.suffix}"
-    for path in (arguments.out, left_out):
-        if path.exists() and not arguments.overwrite:
-            raise UserError(f"{path} exists: choose another --out or add --overwrite.")
     if not arguments.images:
         raise UserError("Name the images or folders to classify: proud predict RUN IMAGES --out predictions.csv")
-    asked = Asked(arguments.coverage, arguments.risk, arguments.sets)
-    check_writable(arguments.out)
+    asked = Asked(arguments.coverage, arguments.risk, arguments.sets, arguments.probabilities)
+    for path in (arguments.out, left_out):
+        check_out(path, arguments.overwrite)
     model = load_model(arguments.run, arguments.device)
     files = find_images(arguments.images)
     about = promise(model.trust, asked)
     rows, bad = predict_files(model, files, asked=asked, skip_bad=arguments.skip_bad, progress=True)
-    write_predictions(arguments.out, rows)
+    write_predictions(arguments.out, rows, model.classes)
     write_left_out(left_out, bad)
     console.print(f"{len(rows)} images → {escape(str(arguments.out))}", soft_wrap=True)
     if bad:

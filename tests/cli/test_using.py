@@ -13,6 +13,7 @@ from PIL import Image
 
 from proud import cli
 from proud.deploy.evaluate import evaluate_domain, is_own_data
+from proud.deploy.predict import load_model
 from proud.errors import UserError
 from toy import CLASSES, toy_images, write_folders
 
@@ -212,3 +213,45 @@ def test_images_without_light_are_told(trained: Path, tmp_path: Path) -> None:
     told = ["predict", str(trained), str(root), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
     with pytest.warns(UserWarning, match=r"8 of 8 images are nearly black: no value above \d+ of 255"):
         cli.run(told)
+
+
+def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Path) -> None:
+    copy, out = tmp_path / "copy", tmp_path / "p.csv"
+    shutil.copytree(trained, copy)
+    about = json.loads((copy / "model.json").read_text())
+    classes = ["=cmd()", "path", "two\nlines", "caf\udce9"]
+    (copy / "model.json").write_text(json.dumps(about | {"classes": classes}))
+    told = ["predict", str(copy), str(data / "south"), "--out", str(out), "--device", "cpu", "--probabilities"]
+    assert cli.run(told) == 0
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = ["p(=cmd())", "p(path)", "p(two\nlines)", "p(caf\\udce9)"]
+    assert list(rows[0]) == ["path", "label", "confidence", "set", "abstain", "uncertainty", *columns]
+    found = np.array([[float(row[column]) for column in columns] for row in rows])
+    np.testing.assert_allclose(found, load_model(copy, "cpu").predict_proba(data / "south"), rtol=1e-5)
+    np.testing.assert_allclose(found.max(1), [float(row["confidence"]) for row in rows], atol=1e-6)
+
+
+def test_evaluate_keeps_all_numbers(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = tmp_path / "data", tmp_path / "new" / "north.json"
+    shutil.copytree(data, root)
+    (root / "north" / "plain" / "broken.png").write_bytes(b"no picture")
+    told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu", "--skip-bad"]
+    assert cli.run([*told, "--out", str(out), "--risk", "0.1"]) == 0
+    said = capsys.readouterr().out
+    assert f"All numbers: {out}" in said
+    kept = json.loads(out.read_text())
+    assert (kept["model"], kept["data"], kept["domain"]) == (str(trained), str(root), "north")
+    assert kept["images"] == 48 and f"{100 * kept['accuracy']:.1f} %" in said
+    assert [each["class"] for each in kept["per_class"]] == list(CLASSES)
+    assert all(each["accuracy"] == each["right"] / 12 for each in kept["per_class"])
+    assert kept["asked"] == {"coverage": 0.9, "risk": 0.1, "sets": "lac"}
+    assert f"with {kept['trust']['set_size']:.2f} classes" in said
+    assert [Path(file["path"]).name for file in kept["left_out"]] == ["broken.png"]
+    assert {"proud", "torch"} <= kept["versions"].keys() and "commit" in kept and "command" in kept
+    with pytest.raises(UserError, match=r"north\.json exists: choose another --out or add --overwrite"):
+        cli.run([*told, "--out", str(out)])
+    assert cli.run([*told, "--out", str(out), "--overwrite"]) == 0
+    assert json.loads(out.read_text())["asked"]["risk"] == 0.05

@@ -219,8 +219,9 @@ def test_file_names_that_are_no_text(model: Path, tmp_path: Path) -> None:
     content = source.read_bytes()
     for name in (b"caf\xe9.png", b"two\nlines.png", b"=cmd.png", b"-x.png", b"\x1b[31m.png"):
         Path(os.fsdecode(os.fsencode(source.parent) + b"/" + name)).write_bytes(content)
-    rows, _ = predict_files(load_model(model, "cpu"), find_images(root))
-    write_predictions(tmp_path / "out.csv", rows)
+    loaded = load_model(model, "cpu")
+    rows, _ = predict_files(loaded, find_images(root))
+    write_predictions(tmp_path / "out.csv", rows, loaded.classes)
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
     assert len(written) == len(rows) == 9

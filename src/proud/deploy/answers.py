@@ -26,11 +26,12 @@ MOST_PROTOTYPE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user wants of sets and abstention."""
+    """What the user wants of sets and abstention, and whether the probability of every class."""
 
     coverage: float = 0.9
     risk: float = 0.05
     sets: Score = "lac"
+    probabilities: bool = False
 
     def __post_init__(self) -> None:
         check_coverage(self.coverage)
@@ -41,11 +42,13 @@ class Asked:
 
 def assess(model: Model, images: Tensor, asked: Asked) -> dict[str, list[Any]]:
     """For stored uint8 images: label and confidence; calibrated models add `set` (all classes that the image can have,
-    the likeliest first) and `abstain`; those with prototypes add `uncertainty`, in nats. Classes are numbers."""
+    the likeliest first) and `abstain`; those with prototypes add `uncertainty`, in nats; where it is asked for,
+    `probabilities` [K]. Classes are numbers."""
     features, logits = model.outputs(images)
     trust = model.trust
     raw = probabilities(logits)
-    shown, labels = probabilities(logits, trust.temperature if trust else 1.0).max(1)
+    calibrated = probabilities(logits, trust.temperature if trust else 1.0)
+    shown, labels = calibrated.max(1)
     found: dict[str, list[Any]] = {"label": labels.tolist(), "confidence": [round(p, 6) for p in shown.tolist()]}
     if trust:
         inside = prediction_sets(raw, trust.quantile(asked.coverage, asked.sets), asked.sets).tolist()
@@ -56,6 +59,8 @@ def assess(model: Model, images: Tensor, asked: Asked) -> dict[str, list[Any]]:
     if model.prototypes:
         doubts = uncertainty_to_prototypes(features, model.prototypes)
         found["uncertainty"] = [round(doubt, 4) for doubt in doubts.tolist()]
+    if asked.probabilities:
+        found["probabilities"] = list(calibrated.numpy())
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,9 @@ from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, sto
 from proud.deploy.predict import Model, load_model
 from proud.deploy.reading import none_readable
 from proud.errors import UserError
+from proud.training.files import write_json
 from proud.training.folder import read_run
+from proud.training.machine import environment
 from proud.trust.fitted import measure
 
 if TYPE_CHECKING:
@@ -121,6 +125,7 @@ def stated_contents(config: dict[str, Any]) -> set[str]:
 
 
 def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
+    """All numbers, and what they are of."""
     model = load_model(arguments.run, arguments.device)
     data, root = find_data(model.config, arguments.data, arguments.root)
     catalog = catalog_for(data, root or None)
@@ -137,8 +142,29 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
         trust = found | {"temperature": model.trust.temperature}
     own = not arguments.data or is_own_data(model.config, data, root)
     labeled, known = learned_from(arguments.run, model.config, catalog, arguments.domain, own)
-    return {"images": len(right), "accuracy": right.float().mean().item(), "per_class": per_class, "trust": trust} | {
+    return {
+        "model": str(arguments.run),
+        "data": data,
+        "root": root,
+        "domain": arguments.domain,
+        "images": len(right),
+        "accuracy": right.float().mean().item(),
+        "per_class": per_class,
+        "asked": {"coverage": arguments.coverage, "risk": arguments.risk, "sets": arguments.sets},
+        "trust": trust,
         "trained_on": labeled,
         "known": known,
         "left_out": bad,
+        **environment(model.device),
     }
+
+
+def write_measured(path: Path, measured: dict[str, Any]) -> None:
+    """As JSON, with the command that found it."""
+    per_class = [
+        {"class": name, "images": count, "right": right, "accuracy": right / count if count else None}
+        for name, count, right in measured["per_class"]
+    ]
+    left_out = [file._asdict() for file in measured["left_out"]]
+    command = shlex.join(["proud", *sys.argv[1:]])
+    write_json(path, measured | {"per_class": per_class, "left_out": left_out, "command": command})

@@ -214,8 +214,16 @@ def answer_table(
     return {"row": np.array(rows, dtype=np.int64)} | as_arrays(found, names)
 
 
-def write_predictions(path: Path, rows: list[dict[str, Any]]) -> None:
-    write_table(path, list(rows[0]), [list(row.values()) for row in rows])
+def write_predictions(path: Path, rows: list[dict[str, Any]], classes: Sequence[str]) -> None:
+    """Probabilities, where the rows have them, become one column p(CLASS) for each class."""
+    columns = [column for column in rows[0] if column != "probabilities"]
+    more = [f"p({name})" for name in classes] if "probabilities" in rows[0] else []
+
+    def cells(row: dict[str, Any]) -> list[Any]:
+        # so many digits that the order of sure and of unlikely answers is kept
+        return [*(row[column] for column in columns), *(f"{share:.9g}" for share in row.get("probabilities", ()))]
+
+    write_table(path, [*columns, *more], map(cells, rows))
 
 
 def write_left_out(path: Path, bad: Sequence[BadFile]) -> None:

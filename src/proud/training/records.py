@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +94,11 @@ def write_pseudo_labels(path: Path, found: dict[str, PseudoLabels], task: Task) 
         write_table(path, ["domain", "path", "label", "uncertainty"], rows)
 
 
-def write_table(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
+def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
     """A CSV file that is safe to open in a spreadsheet."""
     with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(columns)
+        writer.writerow([safe_cell(column) for column in columns])
         writer.writerows([safe_cell(value) for value in row] for row in rows)
 
 
