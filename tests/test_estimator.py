@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +296,28 @@ def test_threads_are_left_as_they_were() -> None:
 def test_wrong_input(labeled: object, unlabeled: object, settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         ProUD(**{"device": "cpu", "size": SIDE} | settings).fit(labeled, unlabeled)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("threads", "an option of the command `proud train` alone"),
+        ("cache", "an option of the command `proud train` alone"),
+        ("precision", "an option of the command `proud train` alone"),
+        ("test", r"Give it to fit: fit\(test=...\)"),
+        ("batchsize", "Did you mean 'batch_size'"),
+    ],
+)
+def test_options_of_the_command_are_not_taken_for_slips(name: str, hint: str) -> None:
+    with pytest.raises(UserError, match=f"has no setting '{name}'. .*{hint}") as told:
+        ProUD(**{name: 1}).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+    assert ("Did you mean" in str(told.value)) == ("Did you mean" in hint)
+
+
+def test_what_there_is_can_be_listed() -> None:
+    assert set(proud.__all__) <= set(dir(proud))
+    program = "import proud, sys; assert {'ProUD', 'load'} <= set(dir(proud)); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_same_folder_twice(tmp_path: Path) -> None:

@@ -259,9 +259,18 @@ def _setting_names(method: str, settings: dict[str, Any]) -> None:
     known = [field.name for field in fields(method_class(method).Config)]
     for name in settings:
         if name not in known:
-            close = get_close_matches(name, [*known, *_own_parameters()], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = _hint(name, [*known, *_own_parameters()])
             raise UserError(f"The method {method!r} has no setting {name!r}.{hint} It has: {', '.join(known)}.")
+
+
+def _hint(name: str, known: list[str]) -> str:
+    """What to do with a keyword that is not known: one of the command's options is no slip of the pen."""
+    if name in signature(ProUD.fit).parameters:
+        return f" Give it to fit: fit({name}=...)."
+    if name in {field.name for kind in (RunConfig, Options) for field in fields(kind)}:
+        return " That is an option of the command `proud train` alone."
+    close = get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _given_names(labeled: Any) -> dict[str, Any]:
