@@ -267,9 +267,10 @@ def show_trust(found: dict[str, Any] | None, arguments: EvaluateArguments) -> No
     if found is None:
         console.print("The model was trained without validation images: nothing is calibrated.")
         return
+    after = "" if found["temperature"] == 1 else f" → {100 * found['ece_after']:.1f} %"
     console.print(
-        f"calibration error (ECE) {100 * found['ece_before']:.1f} % → {100 * found['ece_after']:.1f} % with "
-        f"temperature {found['temperature']:.2f}"
+        f"calibration error (ECE) {100 * found['ece_before']:.1f} %{after}; confidence: {found['calibration']}",
+        soft_wrap=True,
     )
     console.print(
         f"prediction sets hold the true class for {100 * found['coverage']:.1f} % of the images (asked: "

@@ -255,3 +255,15 @@ def test_evaluate_keeps_all_numbers(
         cli.run([*told, "--out", str(out)])
     assert cli.run([*told, "--out", str(out), "--overwrite"]) == 0
     assert json.loads(out.read_text())["asked"]["risk"] == 0.05
+
+
+def test_what_the_confidence_rests_on_is_told(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use = ["predict", str(trained), str(data / "south"), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
+    measure = ["evaluate", str(trained), "--domain", "north", "--device", "cpu"]
+    count = json.loads((trained / "model.json").read_text())["trust"]["images"]
+    for told in (use, measure):
+        cli.run(told)
+        text = f"confidence: not calibrated: that takes 30 validation images, the training had {count}"
+        assert text in capsys.readouterr().out

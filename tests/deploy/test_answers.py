@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ def pixels(model: Model, count: int = 40) -> torch.Tensor:
 def test_columns_agree_with_the_slow_way(name: str, request: pytest.FixtureRequest) -> None:
     model = load_model(request.getfixturevalue(name), "cpu")
     assert model.trust is not None and model.prototypes is not None
+    model.trust = replace(model.trust, temperature=1.7)
     images = pixels(model)
     features, logits = model.outputs(images)
     raw = probabilities(logits).numpy()
@@ -154,6 +156,17 @@ def test_round_trip_and_what_too_few_images_promise() -> None:
     assert trust.quantile(0.99) == float("inf")  # eight images cannot tell 99 %: every class is in the set
     text = promise(trust, Asked(risk=0.01))
     assert "All are marked abstain: on the 8 validation images a risk of 1 % cannot be shown" in text
+    assert "confidence: not calibrated: that takes 30 validation images, the training had 8; set:" in text
+    many = replace(trust, images=40, temperature=1.5)
+    assert "confidence: calibrated on 40 validation images of the labeled domain (T = 1.50); set:" in promise(
+        many, Asked()
+    )
+    assert "its 40 validation images fit no temperature (T = 1); set:" in promise(
+        replace(many, temperature=1.0), Asked()
+    )
+    assert read_trust(many.as_json()) == many
+    old = stored | {"images": 2, "temperature": 20.0}
+    assert read_trust(old) == replace(trust, images=2, temperature=1.0)
     some = Trust(9, 1.0, trust.quantiles, tuple(None if risk < 10 else 0.5 for risk in RISKS))
     assert some.lowest_risk() == 0.1
     assert some.threshold(0.999) == 0.5

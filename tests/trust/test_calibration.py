@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from proud.trust.calibration import calibration_error, fit_temperature, nll, probabilities, reliability, slope
+from proud.trust.calibration import believed, calibration_error, fit_temperature, nll, probabilities, reliability, slope
 
 
 def drawn(count: int, classes: int, heat: float, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,17 +73,27 @@ def test_slope_is_the_derivative() -> None:
 
 
 def test_temperature_at_the_borders() -> None:
-    logits = torch.tensor([[5.0, 0.0], [0.0, 3.0]])
-    assert fit_temperature(logits, torch.tensor([0, 1])) == 1.0  # faultless: nothing to learn about doubt
-    assert fit_temperature(logits, torch.tensor([1, 0])) == 20.0  # worse than guessing: as unsure as allowed
-    assert fit_temperature(logits[:0], torch.tensor([], dtype=torch.int64)) == 1.0
-    huge = torch.tensor([[4000.0, 0.0], [0.0, 4000.0], [4000.0, 0.0]])
-    assert fit_temperature(huge, torch.tensor([0, 1, 1])) == 20.0
+    logits = torch.tensor([[5.0, 0.0], [0.0, 3.0]]).repeat(20, 1)
+    right, wrong = torch.tensor([0, 1]).repeat(20), torch.tensor([1, 0]).repeat(20)
+    assert fit_temperature(logits, right) == 1.0  # faultless: nothing to learn about doubt
+    assert fit_temperature(logits, wrong) == 1.0  # worse than guessing: the best would be no opinion at all
+    assert fit_temperature(logits[:0], right[:0]) == 1.0
+    huge = torch.tensor([[4000.0, 0.0], [0.0, 4000.0], [4000.0, 0.0]]).repeat(20, 1)
+    assert fit_temperature(huge, torch.tensor([0, 1, 1]).repeat(20)) == 1.0
+    tiny = torch.tensor([[1e-4, 0.0], [0.0, 1e-4], [1e-4, 0.0]]).repeat(20, 1)
+    assert fit_temperature(tiny, torch.tensor([0, 1, 1]).repeat(20)) == 1.0
+
+
+def test_a_few_images_fit_no_temperature() -> None:
+    logits, labels = drawn(30, 3, 4.0)
+    assert fit_temperature(logits, labels) > 2
+    assert fit_temperature(logits[:29], labels[:29]) == 1.0
+    assert believed(4.0, 30) == 4.0 and believed(4.0, 29) == believed(20.0, 200) == believed(0.05, 200) == 1.0
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_never_worse_than_without(seed: int) -> None:
     random = np.random.default_rng(seed)
-    logits = torch.from_numpy(random.normal(0, random.choice([0.01, 1, 100]), (random.integers(1, 30), 3)))
+    logits = torch.from_numpy(random.normal(0, random.choice([0.01, 1, 100]), (random.integers(1, 90), 3)))
     labels = torch.from_numpy(random.integers(0, 3, len(logits)))
     assert nll(logits, labels, fit_temperature(logits, labels)) <= nll(logits, labels) + 1e-12

@@ -93,6 +93,7 @@ def promise(trust: Trust | None, asked: Asked) -> str:
             "sets nor abstentions."
         )
     text = (
+        f"confidence: {trust.calibration()}; "
         f"set: holds the true class in {100 * asked.coverage:g} % of new images of the labeled domain; "
         f"abstain: at most {100 * asked.risk:g} % of the other answers are wrong there. "
         "On other domains neither is guaranteed: measure with proud evaluate."

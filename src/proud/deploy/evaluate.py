@@ -139,7 +139,8 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     trust: dict[str, Any] | None = None
     if model.trust:
         found = measure(model.trust, logits, domain.labels, arguments.coverage, arguments.risk, arguments.sets)
-        trust = found | {"temperature": model.trust.temperature}
+        about = {"temperature": model.trust.temperature, "validation_images": model.trust.images}
+        trust = found | about | {"calibration": model.trust.calibration()}
     own = not arguments.data or is_own_data(model.config, data, root)
     labeled, known = learned_from(arguments.run, model.config, catalog, arguments.domain, own)
     return {

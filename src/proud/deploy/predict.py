@@ -68,8 +68,9 @@ class Model:
         """Class probabilities [N, K] of uint8 arrays, a list of images (arrays or PIL's, of any sizes), files, or
         all images of a folder (in `find_images` order).
 
-        They are calibrated if the model was trained with validation images. With `skip_bad`, files that cannot be
-        read are left out with a warning; `predict_table` says which images the answers belong to.
+        They are calibrated if the model was trained with enough validation images (see `trust.calibration()`). With
+        `skip_bad`, files that cannot be read are left out with a warning; `predict_table` says which images the
+        answers belong to.
         """
         temperature = self.trust.temperature if self.trust else 1.0
         pieces = self.read_pieces(sources_of(images), skip_bad)

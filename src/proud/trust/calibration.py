@@ -9,23 +9,23 @@ from torch import Tensor
 
 BINS = 15
 COLDEST, HOTTEST = 0.05, 20.0
+ENOUGH = 30  # images to fit a temperature on: fewer say more about themselves than about the next ones
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """The T whose softmax(logits / T) has the least NLL. [N,K], [N].
 
     The NLL is convex in 1/T, so the zero of its slope is found by bisection, in float64; it is never worse than at
-    T = 1. Where every image is right the best T would be 0: such a set says nothing about doubt, and T stays 1.
+    T = 1. Where every image is right the best T would be 0: such a set says nothing about doubt, and T stays 1, as it
+    does with too few images and where the best T lies beyond the bounds.
     """
     logits, labels = logits.double().cpu(), labels.cpu()
     logits = logits - logits.amax(1, keepdim=True)
-    if not len(logits) or bool((logits.argmax(1) == labels).all()):
+    if len(logits) < ENOUGH or bool((logits.argmax(1) == labels).all()):
         return 1.0
     low, high = 1 / HOTTEST, 1 / COLDEST
-    if slope(logits, labels, low) >= 0:
-        return HOTTEST
-    if slope(logits, labels, high) <= 0:
-        return COLDEST
+    if slope(logits, labels, low) >= 0 or slope(logits, labels, high) <= 0:
+        return 1.0
     for _ in range(200):
         middle = (low + high) / 2
         if slope(logits, labels, middle) > 0:
@@ -34,6 +34,11 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
             low = middle
     found = 2 / (low + high)
     return found if nll(logits, labels, found) <= nll(logits, labels) else 1.0
+
+
+def believed(temperature: float, images: int) -> float:
+    """A temperature that an older version fitted: 1 where `fit_temperature` would say so now."""
+    return temperature if images >= ENOUGH and COLDEST < temperature < HOTTEST else 1.0
 
 
 def slope(logits: Tensor, labels: Tensor, inverse: float) -> float:

@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.trust.calibration import COLDEST, HOTTEST, calibration_error, fit_temperature, nll, probabilities
+from proud.trust.calibration import (
+    COLDEST,
+    ENOUGH,
+    HOTTEST,
+    believed,
+    calibration_error,
+    fit_temperature,
+    nll,
+    probabilities,
+)
 from proud.trust.conformal import Score, conformal_quantile, coverage_and_size, prediction_sets, true_scores
 from proud.trust.selective import answered_and_risk, risk_threshold
 
@@ -58,6 +67,14 @@ class Trust:
         """The smallest risk that can be promised at all."""
         found = [risk / 100 for risk, threshold in zip(RISKS, self.thresholds, strict=True) if threshold is not None]
         return found[0] if found else None
+
+    def calibration(self) -> str:
+        """What the confidence rests on, in words."""
+        if self.images < ENOUGH:
+            return f"not calibrated: that takes {ENOUGH} validation images, the training had {self.images}"
+        if self.temperature == 1:
+            return f"the network's own: its {self.images} validation images fit no temperature (T = 1)"
+        return f"calibrated on {self.images} validation images of the labeled domain (T = {self.temperature:.2f})"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -128,7 +145,8 @@ def read_trust(stored: Any) -> Trust | None:
     whole = sizes == {len(COVERAGES)} and len(thresholds) == len(RISKS) and type(stored["images"]) is int
     if not whole or not COLDEST <= temperature <= HOTTEST or not all(-1e-6 <= share <= 1 + 1e-6 for share in shares):
         raise ValueError("its calibration is damaged")
-    return Trust(stored["images"], temperature, quantiles, thresholds, dict(stored.get("validation", {})))
+    images = stored["images"]
+    return Trust(images, believed(temperature, images), quantiles, thresholds, dict(stored.get("validation", {})))
 
 
 def to_prototypes(features: Tensor, found: dict[str, Tensor], site: str = "") -> tuple[Tensor, Tensor, Tensor]:

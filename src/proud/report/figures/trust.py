@@ -113,7 +113,7 @@ def reliability_chart(run: Run, name: str) -> Chart | None:
     if trust is not None and scaled:
         caption += f" The line is after temperature scaling on source validation (T = {trust.temperature:.2f})."
     elif trust is not None:
-        caption += " Source validation gives no reason to scale the logits (T = 1)."
+        caption += f" The confidence is {trust.calibration()}."
     return Chart(name, run.name, caption, panels, columns=2)
 
 
