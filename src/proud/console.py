@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from proud.config import Options, RunConfig
+from proud.data.copies import also_learned_from
 from proud.data.store import first_bad_files
 from proud.ending import shown
 from proud.errors import UserError
@@ -253,14 +254,21 @@ def evaluate(arguments: EvaluateArguments) -> int:
         images = "1 unreadable image was" if len(bad) == 1 else f"{len(bad)} unreadable images were"
         show_plain(f"{images} left out:\n{first_bad_files(bad)}")
     show_trust(row["trust"], arguments)
-    if row["trained_on"]:
-        show_warning(f"{arguments.domain} is the labeled domain: the model learned from most of these images.")
-    if row["known"]:
-        images = "1 of these images" if row["known"] == 1 else f"{row['known']} of these images"
-        show_warning(f"The model learned from {images}: it was told their labels (--labels).")
+    show_learned(row, arguments.domain)
     if arguments.out:
         show_plain(f"All numbers: {arguments.out}")
     return 0
+
+
+def show_learned(row: dict[str, Any], name: str) -> None:
+    if row["trained_on"]:
+        show_warning(f"{name} is the labeled domain: the model learned from most of these images.")
+    if row["trained_on_without_labels"]:
+        show_warning(f"{name} is an unlabeled domain: the model learned from these images, without their labels.")
+    if row["known"]:
+        images = "1 of these images" if row["known"] == 1 else f"{row['known']} of these images"
+        show_warning(f"The model learned from {images}: it was told their labels (--labels).")
+    show_warning(also_learned_from(name, row["copies"], row["images"]))
 
 
 def show_trust(found: dict[str, Any] | None, arguments: EvaluateArguments) -> None:

@@ -17,8 +17,10 @@ from proud.bench_cli import BenchArguments
 DOMAINS = ("one", "two", "three", "four")
 
 
-def write_domains(root: Path, domains: tuple[str, ...], classes: list[str], per_class: int, side: int = 12) -> Path:
-    random = np.random.default_rng(0)
+def write_domains(
+    root: Path, domains: tuple[str, ...], classes: list[str], per_class: int, side: int = 12, seed: int = 0
+) -> Path:
+    random = np.random.default_rng(seed)
     for domain in domains:
         for label in classes:
             folder = root / domain / label

@@ -36,8 +36,8 @@ def test_digits_dg_goes_on_although_its_folder_has_moved(
     arguments: Callable[..., BenchArguments], tmp_path: Path
 ) -> None:
     old, new = tmp_path / "before", tmp_path / "after"
-    for domain in PUBLISHED["digits-dg"].domains:
-        write_domains(old / "digits_dg" / domain, ("train", "val"), ["0", "1"], 4, side=16)
+    for seed, domain in enumerate(PUBLISHED["digits-dg"].domains):
+        write_domains(old / "digits_dg" / domain, ("train", "val"), ["0", "1"], 4, side=16, seed=seed)
     usual = {"name": "digits-dg", "combos": "syn:svhn", "epochs": 8, "note": "made up"}
     assert run(arguments(**usual, root=str(old)), Diary(), deadline=after(8)).stopped == "time"
     assert (Path(arguments().out) / "runs" / "erm-syn-svhn-1" / "run.json").exists()

@@ -129,7 +129,24 @@ def test_evaluating_on_what_was_learned_from_is_told(trained: Path, capsys: pyte
     cli.run(["evaluate", str(trained), "--domain", "central", "--device", "cpu"])
     assert "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
     cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"])
-    assert "is the labeled domain" not in " ".join(capsys.readouterr().out.split())
+    told = " ".join(capsys.readouterr().out.split())
+    assert "is the labeled domain" not in told
+    assert "north is an unlabeled domain: the model learned from these images, without their labels" in told
+
+
+def test_evaluating_a_test_domain_with_copies_is_told(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    about = json.loads((run / "run.json").read_text())
+    about["task"]["domains"]["north"]["role"] = "test"
+    about["task"]["test_images_also_in_training"] = 33
+    (run / "run.json").write_text(json.dumps(about))
+    cli.run(["evaluate", str(run), "--domain", "north", "--device", "cpu"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Look: 33 of the 48 images of north are also learned from: its accuracy says little" in told
+    assert "unlabeled domain" not in told
 
 
 @pytest.mark.parametrize("place", ["same", "link", "copy", "other"])

@@ -12,12 +12,17 @@ import torch
 from PIL import Image
 from trees import three_sites, write_image, write_tree
 
-from proud.data.assemble import Cache, assemble
+from proud.data.assemble import Cache, assemble, split_labeled
 from proud.data.benchmarks import catalog_for
-from proud.data.catalog import scan_csv, scan_folder
+from proud.data.catalog import Entry, scan_csv, scan_folder
+from proud.data.copies import Row
 from proud.data.domain import Task
 from proud.data.store import content_hash, decode, decode_all
 from proud.errors import UserError
+
+
+def copy(path: Path, to: Path) -> None:
+    to.write_bytes(path.read_bytes())
 
 
 def task_of(root: Path, **options: Any) -> Task:
@@ -142,8 +147,63 @@ def test_csv_with_a_shipped_split(tmp_path: Path) -> None:
 
 def test_images_of_the_test_domain_that_were_trained_on_are_counted(tmp_path: Path) -> None:
     three_sites(tmp_path)
-    (tmp_path / "south" / "cat" / "copy.png").write_bytes((tmp_path / "north" / "dog" / "000.png").read_bytes())
-    assert task_of(tmp_path).report["test_images_also_in_training"] == 1
+    copy(tmp_path / "north" / "dog" / "000.png", tmp_path / "south" / "cat" / "copy.png")
+    alone = r"1 of the 21 images of south is also learned from: its accuracy is not that of unseen data alone\."
+    with pytest.warns(UserWarning, match=alone):
+        assert task_of(tmp_path).report["test_images_also_in_training"] == 1
+    for path in (tmp_path / "south").rglob("0*.png"):
+        copy(tmp_path / "north" / path.relative_to(tmp_path / "south"), path)
+    little = r"21 of the 21 images of south are also learned from: its accuracy says little about unseen data\."
+    with pytest.warns(UserWarning, match=little) as told:
+        catalog = scan_folder(tmp_path)
+        for seed in (1, 2):
+            assemble(catalog, labeled="central", test="south", size=16, seed=seed)
+    assert len(told) == 1
+
+
+def test_files_that_cannot_be_read_are_copies_of_nothing(tmp_path: Path) -> None:
+    three_sites(tmp_path, 4)
+    for path in ("central/cat/000.png", "central/dog/000.png", "north/dog/000.png", "south/cat/000.png"):
+        (tmp_path / path).write_bytes(b"")
+    assert task_of(tmp_path, skip_bad=True).report["test_images_also_in_training"] == 0
+
+
+def test_copies_are_on_one_side_of_the_split(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"central": {"a": 10, "b": 4}, "north": {"a": 2}})
+    for path in sorted((tmp_path / "central").rglob("*.png")):
+        for number in range(2):
+            copy(path, path.with_name(f"{path.stem}-{number}.png"))
+    for seed in range(10):
+        task = task_of(tmp_path, test=None, seed=seed, val=0.2)
+        validation = task.evaluation.validation
+        assert validation is not None and Counter(validation.labels.tolist()) == {0: 6, 1: 3}
+        held, trained = (
+            {image.numpy().tobytes() for image in domain.images} for domain in (validation, task.training.labeled)
+        )
+        assert not held & trained and len(held) == 3 and len(trained) == 11
+
+
+def test_without_copies_the_split_is_as_it_always_was() -> None:
+    """Published results depend on these draws."""
+    entries = [Entry(f"{number}.png", "ab"[number % 3 == 0]) for number in range(40)]
+    rows = [Row(f"{number:064x}", entry) for number, entry in enumerate(entries)]
+    train, held = split_labeled(rows, 0.2, 2022, ships_split=False)
+    assert [int(row.content, 16) for row in held] == [2, 3, 5, 17, 21, 31, 33, 34]
+    assert [row for row in rows if row not in held] == train
+
+
+def test_an_image_under_two_classes_is_told_and_trained_on(tmp_path: Path) -> None:
+    three_sites(tmp_path, 4)
+    copy(tmp_path / "central" / "cat" / "000.png", tmp_path / "central" / "dog" / "same.png")
+    text = (
+        r"1 image of central is there under more than one class, such as central/cat/000\.png \(cat\) and "
+        r"central/dog/same\.png \(dog\)"
+    )
+    twice = decode(tmp_path / "central" / "cat" / "000.png", 18)
+    for seed in range(5):
+        with pytest.warns(UserWarning, match=text):
+            labeled = task_of(tmp_path, seed=seed, val=0.5).training.labeled
+        assert sum(torch.equal(image, twice) for image in labeled.images) == 2
 
 
 @pytest.mark.parametrize(

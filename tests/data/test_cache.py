@@ -24,6 +24,7 @@ from proud.training.run import train
 from toy import toy_settings
 
 SIDE = 18  # of stored images, at size 16
+pytestmark = pytest.mark.filterwarnings("ignore:.*(more than one class|also learned from)")  # some are the same
 
 
 @pytest.fixture

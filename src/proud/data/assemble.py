@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proud.data.cache import NEVER, MappedDomain, ask, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
+from proud.data.copies import Row, also_learned_from, copies_of, under_two_classes
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.roles import Roles, assign_roles, where
 from proud.data.states import Asked
@@ -27,13 +28,6 @@ VALIDATION_STREAM = 0x76616C
 
 LIGHT = 24
 """Of 255: images without a value from here on are nearly black."""
-
-
-class Row(NamedTuple):
-    """One image, known by what is in it. Sorting by the first field alone orders by content."""
-
-    content: str
-    entry: Entry
 
 
 class WholeDomain(NamedTuple):
@@ -72,9 +66,8 @@ def assemble(
     check_numbers(size, val)
     roles = assign_roles(catalog, labeled, unlabeled, test)
     for name, text in catalog.notices.items():
-        if name not in catalog.told and (unlabeled is None or name in (labeled, test, *unlabeled)):
-            catalog.told.add(name)
-            warnings.warn(text, stacklevel=2)
+        if unlabeled is None or name in (labeled, test, *unlabeled):
+            catalog.tell(text, "folder", name)
     everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
     return build_task(catalog, roles, **everything, cache=cache, disk=disk)
 
@@ -115,7 +108,12 @@ def build_task(
         if text := cut_off(files.name, [catalog.source(files, entry) for entry in files.entries]):
             warnings.warn(text, stacklevel=2)
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
-    trained_on = {row.content for row in train}.union(*hidden_ids)
+    trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
+    seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
+    catalog.tell(under_two_classes(roles.labeled.name, reader.readable(labeled)), "two classes", roles.labeled.name)
+    if test is not None:
+        text = also_learned_from(test.name, seen_before, len(test))
+        catalog.tell(text, "also learned from", roles.labeled.name, test.name)
     report = {
         "data": where(catalog),
         "size": size,
@@ -126,7 +124,7 @@ def build_task(
         | {domain.name: digest(domain.ids) for domain, _ in hidden},
         "skipped": [file._asdict() for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
-        "test_images_also_in_training": sum(row.content in trained_on for row in test_rows),
+        "test_images_also_in_training": seen_before,
     }
     if reader.disk is not None:
         report["mapped_from_cache"] = True
@@ -161,21 +159,32 @@ def check_numbers(size: int, val: float) -> None:
 
 
 def split_labeled(rows: list[Row], val: float, seed: int, *, ships_split: bool) -> tuple[list[Row], list[Row]]:
-    """(train, validation). Drawn per class: its share, at least one, but never a class's only image."""
+    """(train, validation). Drawn per class: its share, at least one, but never a class's only image.
+
+    Copies of one image are drawn as one; those that stand under two classes are trained on.
+    """
     if ships_split:
         held = [row for row in rows if row.entry.split == "val"]
         return [row for row in rows if row.entry.split == "train"], held if val > 0 else []
     if val == 0:
         return rows, []
+    with_it: dict[int, list[int]] = {}
+    not_drawn: set[int] = set()
+    for places in copies_of(rows):
+        of_one_class = len({rows[place].entry.label for place in places}) == 1
+        not_drawn.update(places[1:] if of_one_class else places)
+        with_it[places[0]] = places
     by_class: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
-        by_class.setdefault(row.entry.label or "", []).append(place)
+        if place not in not_drawn:
+            by_class.setdefault(row.entry.label or "", []).append(place)
     random = np.random.default_rng([VALIDATION_STREAM, seed])
     chosen: set[int] = set()
     for label in sorted(by_class):
         places = by_class[label]
         count = min(max(1, round(len(places) * val)), len(places) - 1)
-        chosen.update(random.permutation(places)[:count].tolist())
+        for place in random.permutation(places)[:count].tolist():
+            chosen.update(with_it.get(place, [place]))
     train = [row for place, row in enumerate(rows) if place not in chosen]
     return train, [row for place, row in enumerate(rows) if place in chosen]
 
@@ -207,6 +216,11 @@ class _Reader:
         if self._is_mapped(domain):
             return self._map(domain)[0]
         return self._hash(domain) if self.cache is None else self._whole(domain).rows
+
+    def readable(self, rows: list[Row]) -> list[Row]:
+        """Without the files that were found to be bad."""
+        bad = {file.path for file in self.bad}
+        return [row for row in rows if row.entry.location not in bad] if bad else rows
 
     def _is_mapped(self, domain: DomainFiles) -> bool:
         return self.disk is not None and domain.pixels is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,8 +70,14 @@ class Catalog:
     ignored_links: tuple[str, ...] = field(default=())
     notices: dict[str, str] = field(default_factory=dict)
     """domain → what is odd about its folder, in a sentence; a link in place of a domain is one without images"""
-    told: set[str] = field(default_factory=set)
-    """domains whose notice was given: once is enough for many tasks"""
+    told: set[tuple[str, ...]] = field(default_factory=set)
+    """what was warned of: once is enough for many tasks"""
+
+    def tell(self, text: str, *about: str) -> None:
+        """A warning, unless there is nothing to say or it was said before."""
+        if text and about not in self.told:
+            self.told.add(about)
+            warnings.warn(text, stacklevel=3)
 
     def source(self, domain: DomainFiles, entry: Entry) -> Path | np.ndarray:
         """Where to read one image from."""

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,23 +88,36 @@ def is_own_data(config: dict[str, Any], data: str, root: str) -> bool:
     return os.path.realpath(root or data) == os.path.realpath(config.get("root") or own)
 
 
-def learned_from(folder: Path, config: dict[str, Any], catalog: Catalog, name: str, own: bool) -> tuple[bool, int]:
-    """Whether the domain is the run's labeled one, and how many of its images have labels that the run was told.
+@dataclass(frozen=True)
+class Learned:
+    """What a run learned from a domain."""
 
-    The run's `own` data is known by its path, any other by its content.
-    """
-    task, labeled, told = stored_task(folder), name == config.get("labeled"), stated_contents(config)
-    known = task.get("domains", {}).get(name, {}).get("known", 0)
+    labeled: bool = False
+    """it is the labeled one"""
+    unlabeled: bool = False
+    """it is one of the unlabeled ones"""
+    known: int = 0
+    """images whose labels the run was told"""
+    copies: int = 0
+    """images that it also found in the domains it learned from"""
+
+
+def learned_from(folder: Path, config: dict[str, Any], catalog: Catalog, name: str, own: bool) -> Learned:
+    """The run's `own` data is known by its path, any other by its content."""
+    task, told = stored_task(folder), stated_contents(config)
+    about = task.get("domains", {}).get(name, {})
+    role, known = about.get("role"), about.get("known", 0)
+    same = Learned(name == config.get("labeled"), role == "unlabeled", known)
     if own:
-        return labeled, known
-    if not labeled and not known and not told:
-        return False, 0
+        return replace(same, copies=task.get("test_images_also_in_training", 0)) if role == "test" else same
+    if same == Learned() and not told:
+        return same
     domain = with_images(catalog, name)
     contents = hash_all([catalog.source(domain, entry) for entry in domain.entries])
     rows = sorted((content, str(entry.label)) for content, entry in zip(contents, domain.entries, strict=True))
-    if digest(" ".join(row) if labeled else row[0] for row in rows) == task.get("content", {}).get(name):
-        return labeled, known
-    return False, sum(content in told for content in contents)
+    if digest(" ".join(row) if same.labeled else row[0] for row in rows) == task.get("content", {}).get(name):
+        return same
+    return Learned(known=sum(content in told for content in contents))
 
 
 def stored_task(folder: Path) -> dict[str, Any]:
@@ -142,7 +156,7 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
         about = {"temperature": model.trust.temperature, "validation_images": model.trust.images}
         trust = found | about | {"calibration": model.trust.calibration()}
     own = not arguments.data or is_own_data(model.config, data, root)
-    labeled, known = learned_from(arguments.run, model.config, catalog, arguments.domain, own)
+    learned = learned_from(arguments.run, model.config, catalog, arguments.domain, own)
     return {
         "model": str(arguments.run),
         "data": data,
@@ -153,8 +167,10 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
         "per_class": per_class,
         "asked": {"coverage": arguments.coverage, "risk": arguments.risk, "sets": arguments.sets},
         "trust": trust,
-        "trained_on": labeled,
-        "known": known,
+        "trained_on": learned.labeled,
+        "trained_on_without_labels": learned.unlabeled,
+        "known": learned.known,
+        "copies": learned.copies,
         "left_out": bad,
         **environment(model.device),
     }
