@@ -21,6 +21,7 @@ from proud.data.copies import also_learned_from
 from proud.data.store import first_bad_files
 from proud.ending import shown
 from proud.errors import UserError
+from proud.evaluation import audited_part
 from proud.live import TrainingBar
 from proud.methods.group import ALONE, Group
 from proud.training import loop
@@ -85,7 +86,7 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     table.add_column("images", justify="right")
     table.add_column("accuracy, mean of the last epochs")
     for name, domain in task["domains"].items():
-        table.add_row(escape(name), domain["role"], str(domain["images"]), _domain_result(result, name, domain["role"]))
+        table.add_row(escape(name), domain["role"], str(domain["images"]), _domain_result(result, name, domain))
     console.print(table)
     console.print(classes_of(task))
     if task["skipped"]:
@@ -142,14 +143,16 @@ def new_table() -> str:
     return name
 
 
-def _domain_result(result: dict[str, Any], name: str, role: str) -> str:
+def _domain_result(result: dict[str, Any], name: str, domain: dict[str, Any]) -> str:
+    role = domain["role"]
     if role == "labeled" and "val_accuracy" in result:
         return f"{100 * result['val_accuracy']:.1f} % on its validation images"
     if role == "test" and "test_accuracy" in result:
         return f"{100 * result['test_accuracy']:.1f} %"
-    first, last = (result.get(key, {}).get(name, {}).get("accuracy") for key in ("domains_first", "domains_last"))
-    if role == "unlabeled" and first is not None and last is not None:
-        return f"pseudo-labels {100 * first:.1f} % → {100 * last:.1f} %"
+    first, last = (result.get(key, {}).get(name, {}) for key in ("domains_first", "domains_last"))
+    if role == "unlabeled" and "accuracy" in first and "accuracy" in last:
+        part = audited_part(last, domain["images"])
+        return f"pseudo-labels {100 * first['accuracy']:.1f} % → {100 * last['accuracy']:.1f} %{part}"
     return "–"
 
 

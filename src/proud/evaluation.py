@@ -82,7 +82,8 @@ class Evaluator:
     def audit(self, name: str, found: PseudoLabels, stated: Tensor | None = None) -> dict[str, Any]:
         """Accuracy of a domain's pseudo-labels on the images whose true label happens to be known.
 
-        Labels that the user stated ([N], -1 elsewhere) are no pseudo-labels and do not count.
+        Labels that the user stated ([N], -1 elsewhere) are no pseudo-labels and do not count. `audited` says how many
+        images do, if not all.
         """
         truth = self._audits.get(name)
         if truth is None or len(truth) != len(found.labels):
@@ -92,4 +93,10 @@ class Evaluator:
             known &= stated.to(known.device) < 0
         if not bool(known.any()):
             return {}
-        return {"accuracy": (found.labels == truth)[known].float().mean().item()}
+        part = {} if bool(known.all()) else {"audited": int(known.sum())}
+        return {"accuracy": (found.labels == truth)[known].float().mean().item()} | part
+
+
+def audited_part(site: dict[str, Any], images: int) -> str:
+    """How many of a site's images its pseudo-labels' accuracy is about, if not all, for behind the number."""
+    return f" of {site['audited']} of {images} images" if "audited" in site else ""

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cli.conftest import train
 from proud import cli
 from proud.deploy.evaluate import evaluate_domain, is_own_data
 from proud.deploy.predict import load_model
 from proud.errors import UserError
+from proud.report.page import write_report
 from toy import CLASSES, toy_images, write_folders
 
 
@@ -284,3 +286,16 @@ def test_what_the_confidence_rests_on_is_told(
         cli.run(told)
         text = f"confidence: not calibrated: that takes 30 validation images, the training had {count}"
         assert text in capsys.readouterr().out
+
+
+def test_the_accuracy_of_some_pseudo_labels_is_not_that_of_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_folders(tmp_path / "data", {"central": 0, "north": 1}, per_class=6)
+    shutil.move(root / "north" / "plain", root / "north" / "dotted")
+    with pytest.warns(UserWarning, match="north has classes that .* does not know: dotted"):
+        assert train(root, tmp_path / "run", "--epochs", "1", "--pretrain-epochs", "1") == 0
+    assert " % of 18 of 24 images" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("% of 18 of 24 images") == 2
+    assert "audited" not in (tmp_path / "run" / "diagnosis.json").read_text()

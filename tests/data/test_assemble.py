@@ -109,9 +109,18 @@ def test_classes_that_are_numbers_sort_as_numbers(tmp_path: Path) -> None:
 def test_foreign_folders_of_an_unlabeled_domain_are_unknown_to_the_audit(tmp_path: Path) -> None:
     write_tree(tmp_path, {"central": {"cat": 2, "dog": 2}, "north": {"dog": 1, "monday": 2}})
     write_image(tmp_path / "north" / "loose.png", 99)
-    task = task_of(tmp_path, test=None)
+    text = "north has classes that the labeled domain central does not know: monday. Their 2 images are learned from"
+    with pytest.warns(UserWarning, match=text):
+        task = task_of(tmp_path, test=None)
     assert sorted(task.evaluation.audits["north"].labels.tolist()) == [-1, -1, -1, 1]
     assert task.report["domains"]["north"]["audited"] == 1
+
+
+def test_folders_of_which_none_is_a_class_may_have_any_names(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"central": {"cat": 2, "dog": 2}, "north": {"monday": 2, "tuesday": 2}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert task_of(tmp_path, test=None).report["domains"]["north"]["audited"] == 0
 
 
 def test_mnist_is_not_mnist_m(tmp_path: Path) -> None:

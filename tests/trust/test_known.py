@@ -330,5 +330,5 @@ def test_stated_labels_do_not_count_as_pseudo_labels() -> None:
     found = ops.PseudoLabels(labels, torch.zeros(len(labels)), torch.zeros(4, 2), torch.ones(4, dtype=torch.bool))
     stated = torch.full_like(truth, -1)
     stated[:3] = truth[:3]
-    assert evaluator.audit("hidden 1", found)["accuracy"] == pytest.approx(3 / len(labels))
-    assert evaluator.audit("hidden 1", found, stated)["accuracy"] == 0
+    assert evaluator.audit("hidden 1", found) == {"accuracy": pytest.approx(3 / len(labels))}
+    assert evaluator.audit("hidden 1", found, stated) == {"accuracy": 0, "audited": len(labels) - 3}

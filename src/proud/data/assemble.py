@@ -18,7 +18,7 @@ from proud.data.cache import NEVER, MappedDomain, ask, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.copies import Row, also_learned_from, copies_of, under_two_classes
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
-from proud.data.roles import Roles, assign_roles, where
+from proud.data.roles import Roles, assign_roles, unknown_classes, where
 from proud.data.states import Asked
 from proud.data.store import BadFile, bad_files_error, cut_off, decode_all, evenly, hash_all, stored_side
 from proud.errors import UserError
@@ -111,6 +111,9 @@ def build_task(
     trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
     seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
     catalog.tell(under_two_classes(roles.labeled.name, reader.readable(labeled)), "two classes", roles.labeled.name)
+    for files in roles.unlabeled:
+        text = unknown_classes(files, roles.labeled.name, roles.classes)
+        catalog.tell(text, "unknown classes", roles.labeled.name, files.name)
     if test is not None:
         text = also_learned_from(test.name, seen_before, len(test))
         catalog.tell(text, "also learned from", roles.labeled.name, test.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -138,3 +139,20 @@ def _check_test_labels(target: DomainFiles, source_name: str, classes: tuple[str
             f"The test domain {target.name!r} has labels that the labeled domain {source_name!r} lacks: "
             f"{some(unknown)}. Known classes: {some(classes)}"
         )
+
+
+def unknown_classes(domain: DomainFiles, source_name: str, classes: tuple[str, ...]) -> str:
+    """A sentence if an unlabeled domain has more classes than the labeled one, else ''.
+
+    If none of its folders is a known class they are no class folders, and may have any names.
+    """
+    images = Counter(entry.label for entry in domain.entries if entry.label is not None)
+    unknown = sort_classes(set(images) - set(classes))
+    if not unknown or len(unknown) == len(images):
+        return ""
+    count = sum(images[label] for label in unknown)
+    theirs = "Their 1 image is" if count == 1 else f"Their {count} images are"
+    return (
+        f"{domain.name} has classes that the labeled domain {source_name} does not know: {some(unknown)}. {theirs} "
+        "learned from like the others, as if of a known class, and not counted in its pseudo-labels' accuracy."
+    )

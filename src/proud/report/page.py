@@ -17,6 +17,7 @@ from proud.errors import UserError
 from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_file, panel_png
 from proud.report.gather import Bench, Run, gather
+from proud.report.run_tables import audited
 from proud.report.sections import Block, Section, TableBlock, make_sections
 from proud.training.files import replacing, telling_why
 
@@ -144,7 +145,7 @@ def tile(run: Run) -> dict[str, Any]:
     on = run.config["test"] if key == "test_accuracy" else f"validation of {run.config['labeled']}"
     first, last = result.get("domains_first", {}), result.get("domains_last", {})
     sites = [
-        (site, f"{100 * first[site]['accuracy']:.0f} → {100 * last[site]['accuracy']:.0f} %")
+        (site, f"{100 * first[site]['accuracy']:.0f} → {100 * last[site]['accuracy']:.0f} %{audited(run, site)}")
         for site in last
         if "accuracy" in last[site] and "accuracy" in first.get(site, {})
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from proud.evaluation import audited_part
 from proud.report.figures.trust import measured_sets
 from proud.report.formats import NOTHING, PlainTable, number
 from proud.report.gather import Run
@@ -57,7 +58,7 @@ def runs_table(runs: Sequence[Run]) -> PlainTable | None:
         result = run.result
         first, last = result.get("domains_first", {}), result.get("domains_last", {})
         labels = ", ".join(
-            f"{site} {percent(first[site]['accuracy'])} → {percent(last[site]['accuracy'])}"
+            f"{site} {percent(first[site]['accuracy'])} → {percent(last[site]['accuracy'])}{audited(run, site)}"
             for site in last
             if "accuracy" in last[site] and "accuracy" in first.get(site, {})
         )
@@ -75,6 +76,11 @@ def runs_table(runs: Sequence[Run]) -> PlainTable | None:
     heads = ["run", "labeled •", "unseen *", "accuracy on *", "validation of •", "pseudo-labels", "seed", "training"]
     caption = "Accuracies are means over the last five epochs; pseudo-labels: accuracy at the first → last epoch."
     return PlainTable("Runs", heads, rows, caption)
+
+
+def audited(run: Run, site: str) -> str:
+    """How many of a site's images its pseudo-labels' accuracy is about, if not all."""
+    return audited_part(run.result["domains_last"][site], run.domains[site]["images"])
 
 
 def published_table(runs: Sequence[Run]) -> Iterator[PlainTable]:

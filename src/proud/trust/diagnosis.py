@@ -82,7 +82,7 @@ class Site:
 def recent_signals(records: Sequence[dict[str, Any]], name: str) -> dict[str, float]:
     """Means of a site's signals over the last epochs that have them. True labels are left out."""
     rows = [record["domains"][name] for record in records if name in record.get("domains", {})][-LAST_EPOCHS:]
-    keys = dict.fromkeys(key for row in rows for key in row if key != "accuracy")
+    keys = dict.fromkeys(key for row in rows for key in row if key not in ("accuracy", "audited"))
     found = {key: [row[key] for row in rows if key in row] for key in keys}
     return {key: sum(values) / len(values) for key, values in found.items()}
 
