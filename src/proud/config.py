@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import FlagCreatePairsOff, arg
 
 from proud.errors import UserError
+from proud.names import nfc
 from proud.ranges import check_ranges
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ class RunConfig:
     """leave unreadable images out instead of stopping"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """`auto`: bf16 on CUDA, fp32 elsewhere"""
+
+    def __post_init__(self) -> None:
+        """Domains are called what they are called when they are read."""
+        object.__setattr__(self, "labeled", nfc(self.labeled))
+        object.__setattr__(self, "test", nfc(self.test))
+        object.__setattr__(self, "unlabeled", tuple(map(nfc, self.unlabeled)))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from proud.config import NOTHING, Options, RunConfig, check_kinds
 from proud.errors import UserError
+from proud.names import nfc
 
 if TYPE_CHECKING:
     import numpy as np
@@ -221,8 +222,8 @@ class ProUD:
 
         from proud.data.arrays import as_numpy
 
-        truth = np.array([str(label) for label in as_numpy(labels).tolist()])
-        found = self.predict(images).astype(str)
+        truth = np.array([nfc(str(label)) for label in as_numpy(labels).tolist()])
+        found = np.array([nfc(str(label)) for label in self.predict(images).tolist()])
         if len(truth) != len(found):
             raise UserError(f"There are {len(found)} images but {len(truth)} labels.")
         return float((found == truth).mean())
@@ -278,7 +279,7 @@ def _given_names(labeled: Any) -> dict[str, Any]:
     from proud.data.arrays import as_numpy
 
     values = as_numpy(labeled[1] if isinstance(labeled, tuple) else ())
-    return {str(label): value for label, value in zip(values.tolist(), values, strict=True)}
+    return {nfc(str(label)): value for label, value in zip(values.tolist(), values, strict=True)}
 
 
 def _read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:

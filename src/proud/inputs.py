@@ -34,6 +34,7 @@ from proud.data.store import decode_all, stored_side
 from proud.data.walk import Walk
 from proud.errors import UserError
 from proud.models import model_spec
+from proud.names import nfc
 
 
 def gather(
@@ -104,9 +105,9 @@ def _folder(where: str | Path, taken: dict[str, Path]) -> DomainFiles:
         raise UserError(f"There is no folder {where}.")
     if folder.resolve() in taken.values():
         raise UserError(f"The folder {where} is given twice: every domain needs a folder of its own.")
-    name, number = folder.name, 2
+    name, number = nfc(folder.name), 2
     while name in taken:
-        name, number = f"{folder.name} ({number})", number + 1
+        name, number = f"{nfc(folder.name)} ({number})", number + 1
     taken[name] = folder.resolve()
     return folder_domain(name, folder)
 
@@ -117,13 +118,13 @@ def folder_domain(name: str, folder: Path) -> DomainFiles:
     paths = sorted(walk.images(folder))
     above = [path.relative_to(folder).parts[:-1] for path in paths]
     splits = split_folders(above)
-    labels = [None if splits or not names else names[0] for names in above]
+    labels = [None if splits or not names else nfc(names[0]) for names in above]
     links = leaving_links(walk)
     if not paths:
         raise UserError(f"There are no images in {folder}{found_instead(walk.others, links)}.")
     if text := not_read(name, len(paths), walk.others, links):
         warnings.warn(text, stacklevel=2)
-    empty = {sub.name for sub in walk.folders(folder)}.difference(labels, splits)
+    empty = {nfc(sub.name) for sub in walk.folders(folder)}.difference(labels, splits)
     return DomainFiles(name, tuple(map(Entry, map(str, paths), labels)), tuple(sorted(empty)), splits=splits)
 
 

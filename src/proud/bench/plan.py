@@ -13,6 +13,7 @@ from proud.config import RunConfig, check
 from proud.errors import UserError
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.base import MethodConfig
+from proud.names import nfc
 from proud.presets import preset
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def fingerprint(catalog: Catalog) -> str:
 
 def parse_combos(text: str, domains: Sequence[str], without_labels: Sequence[str] = ()) -> list[Combo]:
     """`all`, or `photo:sketch,cartoon:sketch`; in the order of the table, each once."""
+    text = nfc(text)
     every = list(permutations([name for name in domains if name not in without_labels], 2))
     if not every:
         raise UserError(

@@ -65,8 +65,9 @@ def assemble(
     """
     check_numbers(size, val)
     roles = assign_roles(catalog, labeled, unlabeled, test)
+    read = {domain.name for domain in (roles.labeled, *roles.unlabeled, roles.test) if domain}
     for name, text in catalog.notices.items():
-        if unlabeled is None or name in (labeled, test, *unlabeled):
+        if unlabeled is None or name in read:
             catalog.tell(text, "folder", name)
     everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
     return build_task(catalog, roles, **everything, cache=cache, disk=disk)

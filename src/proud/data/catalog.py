@@ -15,6 +15,7 @@ import numpy as np
 
 from proud.data.walk import IMAGE_SUFFIXES, Walk
 from proud.errors import UserError
+from proud.names import nfc
 
 SHOWN = 5
 MANY_OTHERS = 10  # files that are no images, in a domain's folder; or
@@ -99,23 +100,33 @@ def scan_folder(root: Path | str) -> Catalog:
     notices: dict[str, str] = {}
     folders = walk.folders(top)
     linked = leaving_links(walk)
+    _refuse_two_spellings(top, [*(folder.name for folder in folders), *linked])
     for folder in folders:
         if (folder / REPORT_MARK).is_file():
             notices[folder.name] = f"{folder.name} holds the pictures of a report and is left out"
             continue
         walk.others.clear()
         before = len(walk.ignored_links)
-        domain = domains[folder.name] = _read_domain(folder, walk)
-        odd = not_read(folder.name, len(domain.entries), walk.others, leaving_links(walk, before))
+        domain = domains[nfc(folder.name)] = _read_domain(folder, walk)
+        odd = not_read(domain.name, len(domain.entries), walk.others, leaving_links(walk, before))
         if odd or domain.splits:
-            notices[folder.name] = "; ".join(filter(None, [odd, taken_for_splits(domain)]))
+            notices[domain.name] = "; ".join(filter(None, [odd, taken_for_splits(domain)]))
     if not any(domain.entries for domain in domains.values()):
         raise UserError(_nothing_found(top, walk))
-    for name in linked:
+    for name in map(nfc, linked):
         domains[name] = DomainFiles(name, ())
         notices[name] = f"{name} is a link that leaves the folder and is not followed"
     links = tuple(sorted(set(walk.ignored_links)))
     return Catalog(top.name or str(top), top, domains, ignored_links=links, notices=notices)
+
+
+def _refuse_two_spellings(top: Path, names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(map(nfc, names)).items() if count > 1]
+    if twice:
+        raise UserError(
+            f"Two folders of {top} are named {twice[0]!r}, in two spellings of Unicode (NFC and NFD): rename one, or "
+            "put all images into one."
+        )
 
 
 def _read_domain(folder: Path, walk: Walk) -> DomainFiles:
@@ -124,9 +135,9 @@ def _read_domain(folder: Path, walk: Walk) -> DomainFiles:
     found.sort()
     splits = split_folders(path.split("/")[1:-1] for path in found)
     parts = (path.split("/", 2) for path in found)
-    labels = [names[1] if len(names) > 2 and not splits else None for names in parts]
-    empty = {sub.name for sub in walk.folders(folder)}.difference(labels, splits)
-    return DomainFiles(folder.name, tuple(map(Entry, found, labels)), tuple(sorted(empty)), splits=splits)
+    labels = [nfc(names[1]) if len(names) > 2 and not splits else None for names in parts]
+    empty = {nfc(sub.name) for sub in walk.folders(folder)}.difference(labels, splits)
+    return DomainFiles(nfc(folder.name), tuple(map(Entry, found, labels)), tuple(sorted(empty)), splits=splits)
 
 
 def split_folders(folders: Iterable[Sequence[str]]) -> tuple[str, ...]:
@@ -149,7 +160,7 @@ def nested_classes(domain: DomainFiles) -> str:
     below: dict[str, set[str]] = {}
     for entry in domain.entries:
         if entry.label is not None:
-            first, *more = entry.location.split("/")[1:-1] or [""]
+            first, *more = nfc(entry.location).split("/")[1:-1] or [""]
             below.setdefault(entry.label, set()).add(more[0] if more and first == entry.label else "")
     inner = next(iter(below.values()), set())
     if len(below) < 2 or len(inner) < 2 or "" in inner or any(names != inner for names in below.values()):
@@ -241,7 +252,7 @@ def scan_csv(path: Path | str) -> Catalog:
     seen: dict[str, int] = {}
     entries: dict[str, list[Entry]] = {}
     for line, row in rows:
-        location, domain, split = row["path"], row["domain"], row.get("split") or None
+        location, domain, split = row["path"], nfc(row["domain"]), row.get("split") or None
         place = os.path.normpath(Path(real_folders.base, location))
         if not location or not domain:
             problems.append(f"line {line}: no {'path' if not location else 'domain'}")
@@ -254,7 +265,7 @@ def scan_csv(path: Path | str) -> Catalog:
         elif not there:
             problems.append(f"line {line}: there is no file {location}")
         else:
-            entries.setdefault(domain, []).append(Entry(location, row["label"] or None, split))
+            entries.setdefault(domain, []).append(Entry(location, nfc(row["label"]) or None, split))
         seen.setdefault(place, line)
     for domain, found in entries.items():
         if len({entry.split is None for entry in found}) > 1:
@@ -326,8 +337,8 @@ class _RealFolders:
 
 def array_domain(name: str, images: np.ndarray | list[np.ndarray], labels: Sequence[str | None]) -> DomainFiles:
     """A domain whose pixels [N,H,W,1 or 3] uint8 are in memory, or a list of images of any sizes."""
-    entries = tuple(Entry(str(row), label) for row, label in enumerate(labels))
-    return DomainFiles(name, entries, pixels=images)
+    entries = tuple(Entry(str(row), label and nfc(label)) for row, label in enumerate(labels))
+    return DomainFiles(nfc(name), entries, pixels=images)
 
 
 def some(names: Iterable[str]) -> str:

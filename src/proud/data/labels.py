@@ -17,6 +17,7 @@ import torch
 from proud.data.catalog import SHOWN, _read_table, some
 from proud.data.domain import UNKNOWN, Audit, Task, UnlabeledDomain
 from proud.errors import UserError
+from proud.names import nfc
 from proud.training.records import plain_cell
 
 
@@ -38,6 +39,7 @@ def read_labels(path: Path | str) -> list[Stated]:
     found = []
     for line, row in _read_table(table):
         cells = {name: plain_cell(value) for name, value in row.items()}
+        cells |= {name: nfc(cells[name]) for name in ("domain", "label")}
         if cells["label"]:
             found.append(Stated(line, **{name: cells.get(name, "") for name in Stated._fields[1:]}))
     if not found:

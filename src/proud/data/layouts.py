@@ -9,6 +9,7 @@ from pathlib import Path
 from proud.data.catalog import DomainFiles, Entry, some
 from proud.data.walk import Walk
 from proud.errors import UserError
+from proud.names import nfc
 
 DEEPEST = 2
 """How far below the given root the domain folders may lie."""
@@ -98,7 +99,8 @@ def _entries(walk: Walk, folder: Path, split: str | None) -> list[Entry]:
     found = []
     for path in walk.images(folder):
         inner = path.relative_to(folder).parts
-        found.append(Entry(path.relative_to(walk.root).as_posix(), inner[0] if len(inner) > 1 else None, split))
+        label = nfc(inner[0]) if len(inner) > 1 else None
+        found.append(Entry(path.relative_to(walk.root).as_posix(), label, split))
     return found
 
 
@@ -131,7 +133,7 @@ def read_split_lists(name: str, folder: Path, lists: dict[str, Path], root: Path
     entries, missing = [], []
     for split, images in listed.items():
         for image in images:
-            entries.append(Entry(image.relative_to(root).as_posix(), image.parent.name, split))
+            entries.append(Entry(image.relative_to(root).as_posix(), nfc(image.parent.name), split))
             if not image.is_file():
                 missing.append(image.relative_to(folder.parent).as_posix())
     if missing:

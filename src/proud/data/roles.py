@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from proud.data.catalog import Catalog, DomainFiles, nested_classes, refuse_splits, some
 from proud.errors import UserError
+from proud.names import nfc
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ def assign_roles(
     catalog: Catalog, labeled: str, unlabeled: Sequence[str] | None, test: str | None, *, more_unlabeled: bool = False
 ) -> Roles:
     """`unlabeled` None: all the other domains. `more_unlabeled`: further ones come from elsewhere."""
+    labeled, test = as_read(catalog, labeled), None if test is None else as_read(catalog, test)
     if test is not None and labeled == test:
         raise UserError(f"{labeled!r} is both the labeled and the test domain; they must differ. {_there_are(catalog)}")
     source = with_images(catalog, labeled)
@@ -31,7 +33,7 @@ def assign_roles(
     if unlabeled is None:
         names = [name for name, domain in catalog.domains.items() if name not in (labeled, test) and domain.entries]
     else:
-        names = list(unlabeled)
+        names = [as_read(catalog, name) for name in unlabeled]
     for name, role in ((labeled, "labeled"), (test, "test")):
         if name in names:
             raise UserError(f"{name!r} is the {role} domain and cannot be an unlabeled one too")
@@ -59,6 +61,7 @@ def sort_classes(labels: set[str]) -> tuple[str, ...]:
 
 def find_domain(catalog: Catalog, name: str) -> DomainFiles:
     """The domain of exactly this name, or an error that lists those there are."""
+    name = as_read(catalog, name)
     if name in _linked(catalog):
         raise UserError(
             f"There is no domain {name!r} in {where(catalog)}: {catalog.notices[name]}. Put the folder itself in its "
@@ -72,6 +75,11 @@ def find_domain(catalog: Catalog, name: str) -> DomainFiles:
     raise UserError(f"There is no domain {name!r} in {where(catalog)}.{hint} {_there_are(catalog)}")
 
 
+def as_read(catalog: Catalog, name: str) -> str:
+    """The name of a domain in the spelling in which folders and tables are read."""
+    return name if name in catalog.domains else nfc(name)
+
+
 def where(catalog: Catalog) -> str:
     return catalog.name if catalog.root is None else str(catalog.root)
 
@@ -79,14 +87,14 @@ def where(catalog: Catalog) -> str:
 def with_images(catalog: Catalog, name: str) -> DomainFiles:
     domain = find_domain(catalog, name)
     if not domain.entries:
-        links = [link for link in catalog.ignored_links if link == name or link.startswith(f"{name}/")]
+        links = [link for link in catalog.ignored_links if nfc(link).partition("/")[0] == domain.name]
         raise UserError(f"The domain {name!r} in {where(catalog)} has no images.{_not_followed(links)}")
     return domain
 
 
 def _linked(catalog: Catalog) -> list[str]:
     """Links in place of a domain."""
-    return [link for link in catalog.ignored_links if link in catalog.domains]
+    return [name for name in map(nfc, catalog.ignored_links) if name in catalog.domains]
 
 
 def _not_followed(links: Sequence[str]) -> str:

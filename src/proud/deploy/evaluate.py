@@ -50,6 +50,7 @@ def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:
 def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tuple[LabeledDomain, list[BadFile]]:
     """One domain's images with their labels, in the model's input format; and the files that were left out."""
     domain = with_images(catalog, name)
+    name = domain.name
     refuse_splits(domain)
     numbers = {label: k for k, label in enumerate(model.classes)}
     without = [entry.location for entry in domain.entries if entry.label is None]
@@ -156,12 +157,12 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
         about = {"temperature": model.trust.temperature, "validation_images": model.trust.images}
         trust = found | about | {"calibration": model.trust.calibration()}
     own = not arguments.data or is_own_data(model.config, data, root)
-    learned = learned_from(arguments.run, model.config, catalog, arguments.domain, own)
+    learned = learned_from(arguments.run, model.config, catalog, domain.name, own)
     return {
         "model": str(arguments.run),
         "data": data,
         "root": root,
-        "domain": arguments.domain,
+        "domain": domain.name,
         "images": len(right),
         "accuracy": right.float().mean().item(),
         "per_class": per_class,

@@ -9,6 +9,7 @@ import torch
 
 from proud.errors import UserError
 from proud.models import ModelSpec, Net, build_net
+from proud.names import nfc
 from proud.training.files import bytes_of, check_tensors, read_json, read_tensors
 from proud.training.run import MODEL_FORMAT
 
@@ -75,7 +76,7 @@ def read_classes(given: Any) -> tuple[str, ...]:
         raise ValueError("its classes are not a list of names")
     if len(set(given)) < len(given):
         raise ValueError("two of its classes have the same name")
-    return tuple(given)
+    return tuple(map(nfc, given))
 
 
 def expected_tensors(spec: ModelSpec) -> dict[str, torch.Tensor]:
