@@ -23,6 +23,11 @@ def test_tables_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_columns_of_csv_files_are_documented() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{column}`" in text for column in ("path", "domain", "label", "split"))
+
+
 @pytest.mark.parametrize("bench", ["pacs", "digits-dg"])
 def test_tables_beside_the_results_are_up_to_date(bench: str, tmp_path: Path) -> None:
     """What `proud bench NAME --table-only --results …` writes."""
