@@ -119,7 +119,7 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
     at_least(1, parallel=arguments.parallel, eval_every=arguments.eval_every)
     catalog, plan = prepare(arguments)
     for name, text in catalog.notices.items():
-        if not catalog.domains[name].entries:  # the others are told of when they are read
+        if name not in catalog.domains or not catalog.domains[name].entries:  # others are told of when they are read
             console.print(text, markup=False)
     if (hidden := without_labels(catalog)) and not arguments.quiet:
         console.print(f"Unlabeled in every combination, for there are no labels: {', '.join(hidden)}", markup=False)

@@ -15,6 +15,7 @@ from bench.conftest import write_domains
 from proud.bench.results import Results
 from proud.bench.worker import is_general
 from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.data.catalog import REPORT_MARK
 from proud.errors import UserError
 
 Make = Callable[..., BenchArguments]
@@ -36,6 +37,16 @@ def test_what_two_domains_cannot_do_stops_no_other_combination(tmp_path: Path, a
         ("C", "A"),
         ("C", "B"),
     }
+
+
+def test_the_pictures_of_a_report_are_left_out(
+    tmp_path: Path, arguments: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_domains(tmp_path / "sites", ("A", "B", "C"), ["x", "y"], 4)
+    write_domains(root, ("report_files",), ["x"], 4, seed=1)
+    (root / "report_files" / REPORT_MARK).write_text("{}")
+    assert bench(arguments(name=str(root), methods="erm", combos="A:B", pretrain_epochs=1)) == 0
+    assert "report_files holds the pictures of a report and is left out" in capsys.readouterr().out
 
 
 def test_what_stops_a_whole_bench(tmp_path: Path, arguments: Make) -> None:
