@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from trees import pixels, write_image
 
-from proud.data.store import BadImage, content_hash, cut_off, decode, decode_all, hash_all, stored_side
+from proud.data.store import BadImage, content_hash, decode, decode_all, hash_all, stored_side
 from proud.errors import UserError
 
 
@@ -229,13 +229,3 @@ def test_decode_all_names_bad_files_and_the_way_on(tmp_path: Path) -> None:
 def test_an_unexpected_error_in_a_thread_is_not_swallowed() -> None:
     with pytest.raises(TypeError):
         decode_all([None], 9)  # type: ignore[list-item]
-
-
-def test_pictures_that_lose_their_ends_are_told(tmp_path: Path) -> None:
-    for number, size in enumerate([(120, 40), (40, 120), (60, 60)]):
-        Image.new("RGB", size).save(tmp_path / f"{number}.png")
-    (tmp_path / "3.png").write_bytes(b"torn")
-    long, tall, square, torn = (tmp_path / f"{number}.png" for number in range(4))
-    assert "The images of north are 3.0 times as long one way" in cut_off("north", [long, tall, square, torn])
-    assert not cut_off("north", [long, square, square]) and not cut_off("north", [torn]) and not cut_off("north", [])
-    assert "2.0 times" in cut_off("arrays", [np.zeros((10, 20, 3), np.uint8)])

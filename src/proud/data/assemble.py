@@ -18,16 +18,15 @@ from proud.data.cache import NEVER, MappedDomain, ask, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.copies import Row, also_learned_from, copies_of, under_two_classes
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+from proud.data.light import nearly_black
+from proud.data.native import cut_off
 from proud.data.roles import Roles, assign_roles, unknown_classes, where
 from proud.data.states import Asked
-from proud.data.store import BadFile, bad_files_error, cut_off, decode_all, evenly, hash_all, stored_side
+from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
 from proud.errors import UserError
 
 VALIDATION_STREAM = 0x76616C
 """Sets the validation draw apart from every other use of the same seed."""
-
-LIGHT = 24
-"""Of 255: images without a value from here on are nearly black."""
 
 
 class WholeDomain(NamedTuple):
@@ -106,8 +105,7 @@ def build_task(
         if text := nearly_black(name, seen):
             warnings.warn(text, stacklevel=2)
     for files in (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else [])):
-        if text := cut_off(files.name, [catalog.source(files, entry) for entry in files.entries]):
-            warnings.warn(text, stacklevel=2)
+        catalog.tell(cut_off(catalog, files), "cut off", files.name)
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
     trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
     seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
@@ -137,21 +135,6 @@ def build_task(
         evaluation=EvaluationData(validation, test, {audit.name: audit for _, audit in hidden}),
         size=size,
         report=report,
-    )
-
-
-def nearly_black(name: str, images: Tensor) -> str:
-    """A sentence about a domain without light, else ''."""
-    some = images[evenly(len(images), 100)]
-    brightest = int(some.max()) if len(some) else 255
-    return without_light(f"The images of {name}", brightest) if 0 < brightest < LIGHT else ""
-
-
-def without_light(images: str, brightest: int) -> str:
-    """Greys of 12 bits in files of 16 look so."""
-    return (
-        f"{images} are nearly black: no value above {brightest} of 255. If they are 12-bit greys in 16-bit files, "
-        "stretch them to the whole range first."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,8 +44,7 @@ def assign_roles(
         hint = _not_followed(_linked(catalog))
         raise UserError(f"No unlabeled domain is left: at least one is needed.{hint} {_there_are(catalog)}")
     classes = _classes(source)
-    if text := nested_classes(source):
-        warnings.warn(text, stacklevel=3)
+    catalog.tell(nested_classes(source), "nested classes", labeled)
     if target is not None:
         _check_test_labels(target, source.name, classes)
     return Roles(source, others, target, classes)

@@ -29,8 +29,6 @@ MAX_PIXELS = 100_000_000
 ROWS_PER_JOB = 32
 SECONDS_BEFORE_BAR = 1.0
 NAMED_BAD_FILES = 10
-LOOKED_AT = 50  # pictures of a domain, for their shape
-LONG = 1.5  # times the shorter side
 
 
 class BadImage(Exception):
@@ -112,31 +110,6 @@ def evenly(count: int, most: int) -> Tensor:
     """`most` of `count` rows, spread over all of them; or all rows."""
     some = min(count, most)
     return torch.arange(some) * count // max(some, 1)
-
-
-def cut_off(name: str, sources: Sequence[Source]) -> str:
-    """A sentence if much of a domain's pictures lies outside their middle squares, else ''. Looks at a few of them."""
-    found = sorted(filter(None, (_longer_side(sources[row]) for row in evenly(len(sources), LOOKED_AT).tolist())))
-    usual = found[len(found) // 2] if found else 1.0
-    if usual < LONG:
-        return ""
-    return (
-        f"The images of {name} are {usual:.1f} times as long one way as the other: only the square in the middle of "
-        "each is used. Crop them to what matters first, or pad them."
-    )
-
-
-def _longer_side(source: Source) -> float:
-    """Against the shorter one, from the head of the file alone; 0 where it cannot be read."""
-    if isinstance(source, np.ndarray):
-        sides = source.shape[:2]
-    else:
-        try:
-            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
-                sides = image.size
-        except Exception:  # whoever decodes it tells what is wrong with it
-            return 0.0
-    return max(sides) / max(1, min(sides))
 
 
 def bad_files_error(bad: Sequence[BadFile], remedy: str = "--skip-bad") -> UserError:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from proud.data.assemble import digest, nearly_black
+from proud.data.assemble import digest
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import Catalog, refuse_splits, some
 from proud.data.domain import LabeledDomain
 from proud.data.labels import read_labels
+from proud.data.light import nearly_black
 from proud.data.roles import sort_classes, with_images
 from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
 from proud.deploy.predict import Model, load_model

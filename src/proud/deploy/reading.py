@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from proud.data.assemble import LIGHT, without_light
+from proud.data.light import LIGHT, without_light
 from proud.data.store import BadFile, Source, bad_files_error, decode_all
 from proud.errors import UserError
 
