@@ -259,7 +259,7 @@ class ProUD(Method):
 
     def domain_mix(self, rows: Tensor, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
         """UDMix of labeled and unlabeled images, like with like or originals with copies, at even odds."""
-        ratio = self.ratio(self.uncertainty[rows], draws["ratio"]) if self.config.udmix else draws["ratio"]
+        ratio = self.ratio(self.uncertainty[rows], draws["ratio"])
         labeled, unlabeled = originals.chunk(2)
         labeled_copy, unlabeled_copy = copies.chunk(2)
         across = draws["pairing"] < 0.5
@@ -269,6 +269,8 @@ class ProUD(Method):
 
     def ratio(self, uncertainty: Tensor, uniform: Tensor) -> Tensor:
         """λ of each pair (Eq. 7)."""
+        if not self.config.udmix:
+            return uniform
         return ops.mixing_ratio(uncertainty, uniform, self.config.tau_ratio, self.config.threshold)
 
     def features(self, mixed: Tensor, merging: Tensor) -> Chunk:

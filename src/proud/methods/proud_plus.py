@@ -202,7 +202,7 @@ class ProUDPlus(ProUD, EMAMethod):
         return torch.nn.functional.normalize(features, dim=1) - self.centers[domains]
 
     def ratio(self, uncertainty: Tensor, uniform: Tensor) -> Tensor:
-        if self.config.random_ratio:
+        if self.config.udmix and self.config.random_ratio:
             return ops.random_ratio(uncertainty, uniform, self.config.tau_ratio)
         return super().ratio(uncertainty, uniform)
 

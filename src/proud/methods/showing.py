@@ -37,9 +37,7 @@ def shown_moment(method: ProUD, random: Randomness) -> dict[str, Tensor]:
     size = method.context.size
     unlabeled = ops.center_crop(method.context.unlabeled.take(rows), size)
     labeled = ops.center_crop(method.context.labeled.take(partners), size)
-    ratio = uniform[1]
-    if method.config.udmix:
-        ratio = method.ratio(uncertainty, uniform[1])
+    ratio = method.ratio(uncertainty, uniform[1])
     mixed = ops.ud_mix(labeled.float(), unlabeled.float(), ratio).round().to(torch.uint8)
     return shown | {
         "pairs/rows": rows,
