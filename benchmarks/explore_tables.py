@@ -6,6 +6,8 @@ from typing import Any
 
 from table_text import read, source, table
 
+from proud.bench.plan import DEVELOPMENT
+
 
 def explored(data: str) -> str:
     """Variants on the development cells: test accuracy over the main phase."""
@@ -19,7 +21,8 @@ def explored(data: str) -> str:
             for name, domain in last.items()
             if isinstance(domain, dict) and "pseudo" in domain
         )
-        rows.append([run["cell"], variant["method"], settings_of(variant), trail, labels, run["commit"][:7]])
+        thinned = {"labeled classes thinned to": f"1 : {1 / run['rarest']:g}"} if "rarest" in run else {}
+        rows.append([run["cell"], variant["method"], settings_of(variant | thinned), trail, labels, run["commit"][:7]])
     header = [
         "cell",
         "method",
@@ -55,6 +58,59 @@ def settings_of(variant: dict[str, Any]) -> str:
 
 def domains_of(point: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: value for name, value in point.items() if isinstance(value, dict) and "classifier" in value}
+
+
+def class_mix() -> str:
+    """PACS with classes expected alike, beside the row that is in the main table."""
+    before, even = (
+        {
+            (run["labeled"], run["test"]): 100 * run["test_accuracy"]
+            for run in read(name)
+            if run["method"] == "proud-plus"
+        }
+        for name in ("pacs.jsonl", "pacs-even.jsonl")
+    )
+    both = [cell for cell in before if cell in even]
+    rows = [
+        [
+            " → ".join(cell).replace("_", " ") + (" †" if cell in DEVELOPMENT["pacs"] else ""),
+            f"{before[cell]:.1f}",
+            f"{even[cell]:.1f}",
+            f"{even[cell] - before[cell]:+.1f}",
+        ]
+        for cell in both
+    ]
+    means = [sum(found[cell] for cell in both) / len(both) for found in (before, even)]
+    rows.append([f"mean of these {len(both)}", *(f"{mean:.1f}" for mean in means), f"{means[1] - means[0]:+.1f}"])
+    told = (
+        f"\n`benchmarks/results/pacs-even.jsonl`, {len(even)} of {len(before)} runs, seed 2022; †: development cells.\n"
+    )
+    return table(["cell", "`labeled`", "`even`", "difference"], rows) + told
+
+
+def cut_off() -> str:
+    """Runs that were not finished: test accuracy, λ and pseudo-labels as far as they came."""
+    runs = read("pacs-running-cut.jsonl")
+    rows = []
+    for run in runs:
+        main = [record for record in run["records"] if record["stage"] == "main"]
+        trail = " → ".join(f"{100 * r['test_accuracy']:.1f} ({r['epoch']})" for r in main if "test_accuracy" in r)
+        ends = [
+            ", ".join(
+                f"{name} {100 * domain['accuracy']:.0f} / {domain['lambda_uncertainty']:.2f}"
+                for name, domain in record["domains"].items()
+            )
+            for record in (main[0], main[-1])
+        ]
+        rows.append([run["method"], trail, *ends])
+    header = ["method", "test accuracy (epoch)"]
+    header += [f"pseudo-labels right, % / λ_ε: {when}" for when in ("first epoch", "last epoch seen")]
+    first = runs[0]
+    made = f"commit {first['commit']}, {first['device']}, seed {first['seed']}"
+    return (
+        table(header, rows)
+        + f"\n`benchmarks/results/pacs-running-cut.jsonl`: records of runs that were cut off; {made}.\n"
+    )
 
 
 def labelers() -> str:

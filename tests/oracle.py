@@ -168,19 +168,6 @@ def mixing_ratio(uncertainty: Array, uniform: Array, tau: float, threshold: floa
     return np.array([u if r > threshold else r for r, u in zip(ratios, uniform, strict=True)])
 
 
-def random_ratio(uncertainty: Array, uniform: Array, tau: float) -> Array:
-    return np.array([2 * r * u for r, u in zip(certainty_ratio(uncertainty, tau), uniform, strict=True)])
-
-
-def amplitude_mix(x: Array, style: Array, ratio: Array) -> Array:
-    out = []
-    for image, other, r in zip(x, style, ratio, strict=True):
-        mine = np.fft.fft2(image)
-        amplitude = (1 - r) * np.abs(mine) + r * np.abs(np.fft.fft2(other))
-        out.append(np.fft.ifft2(amplitude * np.exp(1j * np.angle(mine))).real)
-    return np.stack(out)
-
-
 def ud_mix(x_labeled: Array, x_unlabeled: Array, ratio: Array) -> Array:
     return np.stack([r * u + (1 - r) * l for l, u, r in zip(x_labeled, x_unlabeled, ratio, strict=True)])
 

@@ -59,7 +59,7 @@ def nowhere(model: str) -> Context:
 
 
 # what is off by default
-MORE: dict[str, dict[str, Any]] = {"proud-plus": {"random_ratio": True, "spectra": 0.5, "class_mix": "even"}}
+MORE: dict[str, dict[str, Any]] = {"proud-plus": {"class_mix": "even"}}
 
 
 def index_without_values(labels: torch.Tensor, classes: int) -> ops.ClassIndex:

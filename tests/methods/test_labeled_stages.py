@@ -22,7 +22,6 @@ def test_settings_of_the_main_stage_have_no_effect(name: str) -> None:
     changed = {"views": 2, "tau_uncertainty": 1.0, "tau_ratio": 1.0, "threshold": 0.1, "alpha": 0.1, "mixup": 1.0}
     changed |= {"udmix": False, "joint_forward": False, "dapp_bn": "running", "pml_views": "all", "center": False}
     changed |= {"spread": 1.0, "classifier": 0.0, "balance": 0.0, "pml_tau": 1.0, "labeled_weight": 0.0}
-    changed |= {"random_ratio": True, "spectra": 0.5}
     changed |= {"ema_epochs": 0.0} | ({} if name.endswith("no-pml") else {"pml": False})
     assert set(method_class(name).MAIN_ONLY) <= set(changed) | {"pml"}
     here = {key: value for key, value in changed.items() if key in method_class(name).MAIN_ONLY}

@@ -187,11 +187,14 @@ def test_plus_without_merging_still_learns_labeled_images_as_they_are() -> None:
     assert losses.keys() == {"loss", "ce"}
 
 
-def test_plus_shows_pairs_as_it_mixes_them() -> None:
-    method, random = build("proud-plus", random_ratio=True)
-    method.uncertainty.fill_(2.0)
-    shown = method.snapshot(random)["pairs/ratio"]
-    assert len(set(shown.tolist())) == len(shown) and shown.max() <= 2 / (1 + np.exp(4))
+def test_pairs_are_shown_as_they_are_mixed() -> None:
+    for udmix in (True, False):
+        method, random = build("proud", udmix=udmix)
+        method.uncertainty.fill_(2.0)
+        shown = method.snapshot(random)["pairs/ratio"].tolist()
+        assert (
+            shown == pytest.approx([1 / (1 + np.exp(4))] * len(shown)) if udmix else len(set(shown)) == len(shown) > 1
+        )
 
 
 def test_plus_pseudo_labels_with_the_averaged_network() -> None:

@@ -250,12 +250,8 @@ class ProUD(Method):
         context = self.context
         partners = ops.sample_match(labels, self.index, draws["match"])
         images = torch.cat([context.labeled.take(partners), context.unlabeled.take(rows)])
-        originals = self.restyled(self.training_view(images, draws["augment"].flatten(0, 1)), draws)
+        originals = self.training_view(images, draws["augment"].flatten(0, 1))
         return originals, self.noise_copy(originals, draws)
-
-    def restyled(self, views: Tensor, draws: Draws) -> Tensor:
-        """A last change to the views, labeled ones before unlabeled ones."""
-        return views
 
     def domain_mix(self, rows: Tensor, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
         """UDMix of labeled and unlabeled images, like with like or originals with copies, at even odds."""
@@ -302,13 +298,10 @@ class ProUD(Method):
 
     def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
         config, ratio = self.config, self.certainty(found.uncertainty)
-        final = self.mean_ratio(ratio) if config.udmix else torch.full_like(ratio, 0.5)
-        certain = (ratio > config.threshold).float()
-        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.mean()}
-
-    def mean_ratio(self, ratio: Tensor) -> Tensor:
-        """What λ is on average: above the threshold it is drawn from U(0, 1)."""
-        return torch.where(ratio > self.config.threshold, 0.5, ratio)
+        certain = ratio > config.threshold
+        # what λ is on average where it is drawn from U(0, 1)
+        final = torch.where(certain, 0.5, ratio) if config.udmix else torch.full_like(ratio, 0.5)
+        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.float().mean()}
 
     def certainty(self, uncertainty: Tensor) -> Tensor:
         return ops.certainty_ratio(uncertainty, self.config.tau_ratio)

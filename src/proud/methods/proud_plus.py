@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proud.methods.proud import Chunk
     from proud.models import Net
     from proud.ops import PseudoLabels
-    from proud.randomness import Draw, Draws, Randomness
+    from proud.randomness import Randomness
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,6 @@ class ProUDPlusConfig(ProUDConfig):
     """share of an image's own statistics in batch norm, in training and ever after (0 to 1)"""
     outline: float = 0.25
     """share of the images that are learned from as line drawings: dark edges on white"""
-    random_ratio: bool = False
-    """draw every mixing ratio from U(0, 2 λ_ε), instead of λ_ε itself below the threshold and U(0, 1) above it"""
-    spectra: float = 0.0
-    """share of the labeled images that take on amplitudes of their unlabeled partner's spectrum (FACT)"""
     ema_epochs: float = 10.0
     """epochs over which weights are averaged, a quarter of all at most; the average pseudo-labels, is evaluated and
     saved; 0 turns it off"""
@@ -130,23 +126,6 @@ class ProUDPlus(ProUD, EMAMethod):
         """Random numbers per image for each step of a view."""
         return [VIEW_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS]
 
-    def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.randomness import Draw
-
-        wanted = super().draws(stage)
-        if stage.name == "main" and self.config.spectra:
-            wanted["spectra"] = Draw((2, self.config.batch_size), sample_dim=1)
-        return wanted
-
-    def restyled(self, views: Tensor, draws: Draws) -> Tensor:
-        """Some labeled images look like the unlabeled ones that they are matched with."""
-        if not self.config.spectra:
-            return views
-        whether, ratio = draws["spectra"]
-        labeled, unlabeled = views.chunk(2)
-        ratio = torch.where(whether < self.config.spectra, ratio, 0)
-        return torch.cat([ops.amplitude_mix(labeled, unlabeled, ratio), unlabeled])
-
     # ---- prototypes and classifier decide together
 
     @property
@@ -200,14 +179,6 @@ class ProUDPlus(ProUD, EMAMethod):
             return features
         domains = torch.cat([torch.zeros_like(rows), self.domain_of[rows]]).repeat(len(features) // (2 * len(rows)))
         return torch.nn.functional.normalize(features, dim=1) - self.centers[domains]
-
-    def ratio(self, uncertainty: Tensor, uniform: Tensor) -> Tensor:
-        if self.config.udmix and self.config.random_ratio:
-            return ops.random_ratio(uncertainty, uniform, self.config.tau_ratio)
-        return super().ratio(uncertainty, uniform)
-
-    def mean_ratio(self, ratio: Tensor) -> Tensor:
-        return ratio if self.config.random_ratio else super().mean_ratio(ratio)
 
     # ---- the merging loss trusts certain pseudo-labels more, and labeled images are learned as they are
 

@@ -17,13 +17,11 @@ from proud.ops.consensus import class_mix, consensus, expected_mix
 from proud.ops.losses import log_class_mix, mixup_cross_entropy, prototype_merging_loss, soft_cross_entropy
 from proud.ops.mixing import (
     ClassIndex,
-    amplitude_mix,
     beta_quantile,
     certainty_ratio,
     class_index,
     mixing_ratio,
     mixup,
-    random_ratio,
     sample_match,
     ud_mix,
 )
@@ -57,7 +55,6 @@ __all__ = [
     "ClassIndex",
     "NoiseMixDraw",
     "PseudoLabels",
-    "amplitude_mix",
     "augment",
     "augment_draw",
     "beta_quantile",
@@ -90,7 +87,6 @@ __all__ = [
     "prototype_merging_loss",
     "rand_augment",
     "random_outline",
-    "random_ratio",
     "random_warp",
     "same_convolution",
     "sample_match",

@@ -35,26 +35,9 @@ def mixing_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor, thre
     return torch.where(ratio > threshold, uniform.to(ratio.dtype), ratio)
 
 
-def random_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor) -> Tensor:
-    """A ratio from U(0, 2 lambda_eps), whose mean is lambda_eps: uniform without doubt. [N], [...,N] -> [...,N]."""
-    ratio = certainty_ratio(uncertainty, tau)
-    return 2 * ratio * uniform.to(ratio.dtype)
-
-
 def ud_mix(x_labeled: Tensor, x_unlabeled: Tensor, ratio: Tensor) -> Tensor:
     """Eq. 6: ratio x_u + (1 - ratio) x_l. [N,...], [N,...], [N] -> [N,...]."""
     return torch.lerp(x_labeled, x_unlabeled, per_sample(ratio.to(x_unlabeled.dtype), x_unlabeled))
-
-
-def amplitude_mix(x: Tensor, style: Tensor, ratio: Tensor) -> Tensor:
-    """Phases of x under (1 - ratio) its own and ratio the style's amplitudes. [N,C,S,S] twice, [N] -> [N,C,S,S].
-
-    Amplitudes of an image's spectrum hold much of its style, phases its shapes (FACT, Xu et al. 2021).
-    """
-    mine, other = torch.fft.rfft2(widen(x)), torch.fft.rfft2(widen(style))
-    amplitude = mine.abs()
-    gain = torch.lerp(amplitude, other.abs(), per_sample(ratio.to(amplitude.dtype), x)) / amplitude.clamp_min(1e-6)
-    return torch.fft.irfft2(mine * gain, s=x.shape[-2:]).to(x.dtype)
 
 
 def class_index(labels: Tensor, num_classes: int) -> ClassIndex:
