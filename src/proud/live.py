@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from proud.training import loop
 
@@ -65,6 +66,8 @@ class TrainingBar:
         self.bars.update(self.stages[now.stage], completed=(now.epoch - 1) * now.steps + now.step)
         if now.record:
             self.bars.below = numbers(now.record, now.epochs)
+        elif now.note or isinstance(self.bars.below, Text):
+            self.bars.below = Text(f"  {now.note}", style="dim") if now.note else None
 
 
 def numbers(record: dict[str, Any], epochs: int) -> Table:

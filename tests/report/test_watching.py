@@ -33,6 +33,19 @@ def test_the_bar_fits_80_columns() -> None:
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
+def test_the_bar_says_why_nothing_moves() -> None:
+    out = io.StringIO()
+    with TrainingBar("proud", console=Console(file=out, width=80, force_terminal=True, color_system=None)) as bar:
+        bar(Progress("main", 1, 20, 0, 4, note="compiling"))
+        bar.bars.refresh()
+        assert "proud main" in out.getvalue() and "compiling" in out.getvalue()
+        bar(Progress("main", 1, 20, 1, 4))
+        assert bar.bars.below is None
+        bar(Progress("main", 3, 20, 4, 4, RECORD))
+        bar(Progress("main", 4, 20, 0, 4))
+        assert bar.bars.below is not None  # the newest numbers stay
+
+
 def test_tensorboard_gets_scalars_and_pairs(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

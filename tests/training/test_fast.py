@@ -54,6 +54,17 @@ def test_without_a_compiler_or_graphs_steps_are_plain_and_the_reason_is_told(mon
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+def test_whoever_watches_is_told_of_compiling_before_the_first_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", no_compiler)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    method = build()
+    run, stage = FastEpochs(method), method.stages()[1]
+    assert "compiling" in run.note_before(stage)
+    with pytest.warns(UserWarning):
+        epoch_of(method, run)
+    assert run.note_before(stage) == ""
+
+
 class Wrapped(RuntimeError):
     """As the compiler wraps what is raised while it works."""
 

@@ -120,10 +120,8 @@ class BenchView:
         if self.now is None:
             return f"{title(self.job)}: reading images, building the network"
         now = self.now
-        return (
-            f"{title(self.job)}: {now.stage}, epoch {now.epoch} of {now.epochs}, step {now.step} of {now.steps}, "
-            f"{time.monotonic() - self.began:.0f} s"
-        )
+        where = f"epoch {now.epoch} of {now.epochs}, " + (now.note or f"step {now.step} of {now.steps}")
+        return f"{title(self.job)}: {now.stage}, {where}, {time.monotonic() - self.began:.0f} s"
 
 
 def title(job: Job) -> str:

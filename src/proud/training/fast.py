@@ -48,6 +48,9 @@ class FastEpochs:
         for name in method.ALSO_COMPILED if compile_losses else ():
             setattr(method, name, compiled_or_plain(method, name))
 
+    def note_before(self, stage: Stage) -> str:
+        return "" if stage.name in self.captured else "compiling the step (minutes the first time, less later)"
+
     def __call__(
         self,
         method: Method,

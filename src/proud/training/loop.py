@@ -32,7 +32,7 @@ BEFORE = "loop.before/"  # the loop's own tensors in a checkpoint
 
 @dataclass(frozen=True)
 class Progress:
-    """Told to whoever watches: after every step (`record` is None) and after every epoch."""
+    """Told to whoever watches: before every epoch (`step` 0), after every step, and after every epoch (`record`)."""
 
     stage: str
     epoch: int
@@ -40,6 +40,8 @@ class Progress:
     step: int
     steps: int
     record: dict[str, Any] | None = None
+    note: str = ""
+    """why nothing moves for a while"""
 
 
 def plain_epoch(
@@ -124,6 +126,8 @@ class Loop:
     def _epoch(self, stage: Stage, epoch: int) -> None:
         method, random = self.method, self.random
         started = time.perf_counter()
+        note = self.run_epoch.note_before(stage) if hasattr(self.run_epoch, "note_before") else ""
+        self.watch(Progress(stage.name, epoch + 1, stage.epochs, 0, stage.steps, note=note))
         random.begin_epoch(stage.name, epoch)
         with method.context.unlabeled.during(stage):
             method.begin_epoch(stage, epoch, random)
