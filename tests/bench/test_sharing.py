@@ -162,7 +162,7 @@ def test_epochs_that_count_are_measured_on_the_own_test_domain(arguments: Make) 
     assert all("shared" not in row and len(row["test_accuracy_last"]) == 4 for row in rows_of(together))
 
 
-@pytest.mark.parametrize("looks", (9, 30, 61))
+@pytest.mark.parametrize("looks", (12, 30, 61))
 def test_stopped_anywhere_it_ends_the_same(
     arguments: Make, apart: Apart, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
