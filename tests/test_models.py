@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -41,6 +42,23 @@ def test_without_a_download_the_size_is_blamed_for_what_is_its_fault(monkeypatch
         build_net(model_spec("nest_tiny", 3, 100), weights="auto")
     with pytest.raises(UserError, match="could not be downloaded"):
         build_net(model_spec("resnet18", 3, 64), weights="auto")
+
+
+def test_without_a_network_only_the_cache_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    def unknown(*_: Any) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    before, seen = constants.HF_HUB_OFFLINE, []
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: seen.append(constants.HF_HUB_OFFLINE) or 1 / 0)
+    for resolve, proxies in ((unknown, {}), (unknown, {"https": "there"}), (lambda *_: [], {})):
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        monkeypatch.setattr("proud.models.getproxies", lambda proxies=proxies: proxies)
+        with pytest.raises(UserError):
+            build_net(model_spec("resnet18", 3, 64), weights="auto")
+        assert before == constants.HF_HUB_OFFLINE
+    assert seen[::2] == [True, before, before]
 
 
 def test_a_misspelt_tag() -> None:

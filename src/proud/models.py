@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
@@ -198,7 +202,8 @@ def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
     other_size = config is not None and config.fixed_input_size and config.input_size[-1] != spec.size
     size = {"img_size": spec.size} if other_size else {}
     try:
-        return create(spec.name, pretrained=pretrained, num_classes=0, **size)
+        with from_cache_without_network() if pretrained else nullcontext():
+            return create(spec.name, pretrained=pretrained, num_classes=0, **size)
     except Exception as error:
         if pretrained:
             _timm_backbone(spec, pretrained=False)  # what is wrong with the size is not blamed on the download
@@ -211,6 +216,23 @@ def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
             f"The pretrained weights of {spec.name} could not be downloaded ({type(error).__name__}). Give a local "
             "copy with `--weights FILE.safetensors`, or start from random weights with `--weights none`."
         ) from error
+
+
+@contextmanager
+def from_cache_without_network() -> Iterator[None]:
+    """Where there is no network, the hub's client would try again for most of a minute: only its cache is asked."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    try:
+        if not getproxies():
+            socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 def _first_line(error: Exception) -> str:
