@@ -57,6 +57,8 @@ class BenchArguments:
     """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
     size: Annotated[int, arg(help_behavior_hint="(default: the network's own)")] = 0
     """image side in pixels"""
+    square: Literal["middle", "pad", "stretch"] = "middle"
+    """how pictures become squares: their `middle` alone, or all of them, `pad` with grey bars or `stretch`"""
     val: float = 0.1
     """share of the labeled domain kept for validation, where the data set ships no split"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -216,6 +218,7 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
         model=choose_model(arguments.model, side),
         weights=arguments.weights,
         size=arguments.size,
+        square=arguments.square,
         val=arguments.val,
         precision=arguments.precision,
         skip_bad=arguments.skip_bad,

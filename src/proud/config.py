@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from tyro.conf import FlagCreatePairsOff, arg
 
@@ -20,6 +20,8 @@ DEFAULT_BACKBONE = "resnet18.tv_in1k"
 SMALL_SIDE = 64  # images up to this side get the digits net
 
 Switch = FlagCreatePairsOff[bool]
+Square = Literal["middle", "pad", "stretch"]
+SQUARES: tuple[Square, ...] = get_args(Square)
 
 
 def word(shown: str, hint: str | None = None) -> Any:
@@ -51,6 +53,8 @@ class RunConfig:
     """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
     size: Annotated[int, word("PIXELS", "(default: the network's own)")] = 0
     """side of the square images that the network sees"""
+    square: Square = "middle"
+    """how pictures become squares: their `middle` alone, or all of them, `pad` with grey bars or `stretch`"""
     val: float = 0.1
     """share of the labeled domain kept for validation, never trained on"""
     seed: int = 2022
@@ -153,6 +157,8 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
 
 def check_kinds(settings: RunConfig | MethodConfig) -> None:
     """Those from Python may be anything."""
+    if isinstance(settings, RunConfig) and settings.square not in SQUARES:
+        raise UserError(f"--square is {', '.join(SQUARES[:-1])} or {SQUARES[-1]}, got {settings.square!r}.")
     for field in fields(settings):
         kind = str(field.type).removeprefix("Annotated[").partition(",")[0].replace("Switch", "bool")
         value, kinds = getattr(settings, field.name), KINDS.get(kind)

@@ -17,7 +17,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from proud.config import NOTHING, Options, RunConfig, check_kinds
+from proud.config import NOTHING, Options, RunConfig, Square, check_kinds
 from proud.errors import UserError
 from proud.names import nfc
 
@@ -57,6 +57,7 @@ class ProUD:
         overwrite: bool = False,
         skip_bad: bool = False,
         quiet: bool = True,
+        square: Square = "middle",
         **settings: Any,
     ) -> None:
         self.method = method
@@ -74,6 +75,7 @@ class ProUD:
         self.overwrite = overwrite
         self.skip_bad = skip_bad
         self.quiet = quiet
+        self.square = square
         self.settings = settings
 
     # ---- parameters
@@ -116,7 +118,8 @@ class ProUD:
         from proud.training.run import Stopped, train
 
         _setting_names(self.method, self.settings)
-        check_kinds(RunConfig(size=self.size or 0, val=self.val, seed=self.seed, skip_bad=self.skip_bad))
+        numbers: dict[str, Any] = {"size": self.size or 0, "val": self.val, "seed": self.seed}
+        check_kinds(RunConfig(**numbers, skip_bad=self.skip_bad, square=self.square))
         threads = torch.get_num_threads()
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, threads)
@@ -126,6 +129,7 @@ class ProUD:
                 test,
                 model=self.model,
                 size=None if self.size is None else int(self.size),
+                square=self.square,
                 val=self.val,
                 seed=self.seed,
                 skip_bad=self.skip_bad,
@@ -158,6 +162,7 @@ class ProUD:
             model=network,
             weights=self.weights,
             size=int(self.size or 0),
+            square=self.square,
             val=self.val,
             seed=self.seed,
             skip_bad=self.skip_bad,

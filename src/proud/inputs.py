@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from proud.config import choose_model
+from proud.config import Square, choose_model
 from proud.data.arrays import assemble_arrays
 from proud.data.assemble import assemble
 from proud.data.catalog import (
@@ -44,6 +44,7 @@ def gather(
     *,
     model: str = "auto",
     size: int | None = None,
+    square: Square = "middle",
     val: float = 0.1,
     seed: int = 2022,
     skip_bad: bool = False,
@@ -72,6 +73,7 @@ def gather(
             unlabeled=[domain.name for domain in others],
             test=None if target is None else target.name,
             size=side,
+            square=square,
             val=val,
             seed=seed,
             skip_bad=skip_bad,
@@ -81,10 +83,11 @@ def gather(
         return task, name
 
     def read(item: Any) -> Any:
-        return _decoded(item, stored_side(side), skip_bad, progress) if isinstance(item, DomainFiles) else item
+        return _decoded(item, stored_side(side), square, skip_bad, progress) if isinstance(item, DomainFiles) else item
 
     given = [read(item) for item in others]
-    task = assemble_arrays(read(source), given, read(target), size=side, val=val, seed=seed, progress=progress)
+    asked: dict[str, Any] = {"size": side, "square": square, "val": val, "seed": seed, "progress": progress}
+    task = assemble_arrays(read(source), given, read(target), **asked)
     return task, name
 
 
@@ -154,11 +157,11 @@ def _sides(images: list[Any]) -> Iterator[int]:
             yield min(shape[1:])
 
 
-def _decoded(domain: DomainFiles, side: int, skip_bad: bool, progress: bool) -> LabeledDomain:
+def _decoded(domain: DomainFiles, side: int, square: Square, skip_bad: bool, progress: bool) -> LabeledDomain:
     """Images in memory; those without a label get none. Among unlabeled domains, labels go to the audit alone."""
     sources = [Path(entry.location) for entry in domain.entries]
     images, kept, bad = decode_all(
-        sources, side, skip_bad=skip_bad, progress=progress, description=f"Decoding {domain.name}"
+        sources, side, square=square, skip_bad=skip_bad, progress=progress, description=f"Decoding {domain.name}"
     )
     tell_left_out([file.path for file in bad])
     classes = sort_classes({entry.label for entry in domain.entries if entry.label is not None})

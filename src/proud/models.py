@@ -16,6 +16,7 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor, nn
 
+from proud.config import Square
 from proud.errors import UserError
 from proud.norms import blend_norms
 from proud.randomness import seed_for
@@ -33,6 +34,7 @@ class ModelSpec:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     own_share: float = 0.0  # of an image's own statistics in batch norm
+    square: Square = "middle"  # how pictures become squares
 
 
 class FirstConv2d(nn.Conv2d):

@@ -53,9 +53,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     decode = cache_build.decode
 
-    def counting(source: Any, side: int) -> torch.Tensor:
+    def counting(source: Any, *how: Any) -> torch.Tensor:
         names.append(source.name)
-        return decode(source, side)
+        return decode(source, *how)
 
     monkeypatch.setattr(cache_build, "decode", counting)
     return names

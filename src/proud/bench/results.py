@@ -140,7 +140,7 @@ def command(plan: Plan, job: Job) -> str:
     line += f" --model {job.run.model}"
     if job.run.weights != RunConfig.weights:
         line += f" --weights {'none' if job.run.weights == 'none' else 'FILE'}"
-    for name in ("size", "val", "precision", "skip_bad"):
+    for name in ("size", "square", "val", "precision", "skip_bad"):
         if getattr(job.run, name) != getattr(RunConfig, name):
             line += f" --{name.replace('_', '-')}" + ("" if name == "skip_bad" else f" {getattr(job.run, name)}")
     # an equal budget gives each method its own epochs, and a setting may belong to another method of the bench

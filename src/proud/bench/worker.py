@@ -59,6 +59,7 @@ class Tasks:
             test=run.test,
             unlabeled=run.unlabeled,
             size=model_spec(run.model, 2, run.size or None).size,
+            square=run.square,
             val=run.val,
             seed=run.seed,
             skip_bad=run.skip_bad,

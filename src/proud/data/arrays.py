@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from proud.config import Square
 from proud.data.assemble import build_task, check_numbers, digest
 from proud.data.catalog import Catalog, DomainFiles, array_domain
 from proud.data.domain import UNKNOWN, Audit, LabeledDomain, Task, UnlabeledDomain
@@ -33,6 +34,7 @@ def assemble_arrays(
     test: tuple[Images, Labels] | LabeledDomain | None = None,
     *,
     size: int,
+    square: Square = "middle",
     val: float = 0.1,
     seed: int,
     progress: bool = False,
@@ -70,13 +72,13 @@ def assemble_arrays(
         None if test is None else domains[-1].name,
         more_unlabeled=bool(ready),
     )
-    task = build_task(catalog, roles, size=size, val=val, seed=seed, skip_bad=False, progress=progress)
-    return _with_ready(task, ready, order) if ready else task
+    task = build_task(catalog, roles, size=size, square=square, val=val, seed=seed, skip_bad=False, progress=progress)
+    return _with_ready(task, ready, order, square) if ready else task
 
 
-def _with_ready(task: Task, ready: dict[str, UnlabeledDomain], order: list[str]) -> Task:
+def _with_ready(task: Task, ready: dict[str, UnlabeledDomain], order: list[str], square: Square) -> Task:
     side = stored_side(task.size)
-    fitted = {name: _at_side(domain, side) for name, domain in ready.items()}
+    fitted = {name: _at_side(domain, side, square) for name, domain in ready.items()}
     every = {domain.name: domain for domain in task.training.unlabeled} | fitted
     audits = dict(task.evaluation.audits)
     for name, domain in fitted.items():
@@ -96,12 +98,12 @@ def _with_ready(task: Task, ready: dict[str, UnlabeledDomain], order: list[str])
     )
 
 
-def _at_side(domain: UnlabeledDomain, side: int) -> UnlabeledDomain:
+def _at_side(domain: UnlabeledDomain, side: int, square: Square) -> UnlabeledDomain:
     if not len(domain):
         raise UserError(f"The domain {domain.name!r} has no images")
     if domain.images.shape[-1] == side:
         return domain
-    images, _, _ = decode_all(list(channels_last(domain.name, domain.images)), side)
+    images, _, _ = decode_all(list(channels_last(domain.name, domain.images)), side, square=square)
     return replace(domain, images=images)
 
 

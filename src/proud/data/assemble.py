@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proud.config import Square
 from proud.data.cache import NEVER, MappedDomain, ask, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.copies import Row, also_learned_from, copies_of, under_two_classes
@@ -38,8 +39,8 @@ class WholeDomain(NamedTuple):
     bad: dict[Entry, BadFile]
 
 
-Cache = dict[tuple[str, int], WholeDomain]
-"""(domain, stored side) → its images. Whoever makes many tasks of one catalog keeps one of these."""
+Cache = dict[tuple[str, int, Square], WholeDomain]
+"""(domain, stored side, in which square) → its images. Whoever makes many tasks of one catalog keeps one of these."""
 
 
 def assemble(
@@ -49,6 +50,7 @@ def assemble(
     test: str | None,
     unlabeled: Sequence[str] | None = None,
     size: int,
+    square: Square = "middle",
     val: float = 0.1,
     seed: int,
     skip_bad: bool = False,
@@ -69,7 +71,7 @@ def assemble(
         if unlabeled is None or name in read:
             catalog.tell(text, "folder", name)
     everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
-    return build_task(catalog, roles, **everything, cache=cache, disk=disk)
+    return build_task(catalog, roles, square=square, **everything, cache=cache, disk=disk)
 
 
 def build_task(
@@ -77,6 +79,7 @@ def build_task(
     roles: Roles,
     *,
     size: int,
+    square: Square = "middle",
     val: float,
     seed: int,
     skip_bad: bool,
@@ -89,7 +92,7 @@ def build_task(
     pixel_bytes = images * 3 * stored_side(size) ** 2
     disk_folder = cache_folder(disk, pixel_bytes)
     with ask(catalog, domains if disk_folder else ()) as asked:
-        reader = _Reader(catalog, stored_side(size), progress, cache, disk_folder, asked)
+        reader = _Reader(catalog, stored_side(size), square, progress, cache, disk_folder, asked)
         labeled = reader.ordered(roles.labeled)
         train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
         training_domain = reader.labeled(roles.labeled, train, roles.classes)
@@ -105,7 +108,8 @@ def build_task(
         if text := nearly_black(name, seen):
             warnings.warn(text, stacklevel=2)
     for files in (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else [])):
-        catalog.tell(cut_off(catalog, files), "cut off", files.name)
+        if square == "middle":
+            catalog.tell(cut_off(catalog, files), "cut off", files.name)
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
     trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
     seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
@@ -119,6 +123,7 @@ def build_task(
     report = {
         "data": where(catalog),
         "size": size,
+        "square": square,
         "stored_side": reader.side,
         "classes": list(roles.classes),
         "domains": _domain_report(training_domain, validation, hidden, test),
@@ -191,6 +196,7 @@ class _Reader:
 
     catalog: Catalog
     side: int
+    square: Square
     progress: bool
     cache: Cache | None = None
     disk: Path | None = None
@@ -215,7 +221,7 @@ class _Reader:
     def _map(self, domain: DomainFiles) -> tuple[list[Row], MappedDomain]:
         assert self.disk is not None
         if domain.name not in self.mapped:
-            found = map_domain(self.catalog, domain, self.side, self.disk, self.progress, self.asked)
+            found = map_domain(self.catalog, domain, self.side, self.disk, self.progress, self.asked, self.square)
             rows = list(map(Row, found.contents, map(domain.entries.__getitem__, found.order)))
             self.mapped[domain.name] = rows, found
         return self.mapped[domain.name]
@@ -263,7 +269,7 @@ class _Reader:
 
     def _whole(self, domain: DomainFiles) -> WholeDomain:
         assert self.cache is not None
-        key = (domain.name, self.side)
+        key = (domain.name, self.side, self.square)
         if key not in self.cache:
             rows = self._hash(domain)
             images, kept, bad = self._decode_rows(domain, rows)
@@ -276,6 +282,7 @@ class _Reader:
         images, kept, bad = decode_all(
             [self.catalog.source(domain, row.entry) for row in rows],
             self.side,
+            square=self.square,
             skip_bad=True,  # all domains are looked at first, then one error names every bad file
             progress=self.progress,
             description=f"Decoding {domain.name}",

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proud.config import Square
 from proud.data.cache_build import ROWS_PER_PIECE, Build, Files, locations, read_description, root_of
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.states import Asked
@@ -80,14 +81,15 @@ def map_domain(
     folder: Path,
     progress: bool = False,
     asked: Asked | None = None,
+    square: Square = "middle",
 ) -> MappedDomain:
     """Open the domain's cache, after building or repairing it if need be. One process builds, others wait for it."""
     files = Files(catalog, domain, asked)
-    home = folder / files.key(side)
+    home = folder / files.key(side, square)
     with _writing(home):
         home.mkdir(parents=True, exist_ok=True)
         with _held(home / "lock"):
-            build = Build(home, files, side, progress)
+            build = Build(home, files, side, square, progress)
             done = build.intact()
             if done is None:
                 done = build.run()

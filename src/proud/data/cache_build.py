@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import PIL
 
+from proud.config import Square
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.states import Asked, state, states
 from proud.data.store import BadImage, content_hash, decode, in_threads, with_bar
@@ -44,9 +45,10 @@ class Files:
     def source(self, place: int) -> Path:
         return Path(self.root, self.entries[place].location)
 
-    def key(self, side: int) -> str:
+    def key(self, side: int, square: Square) -> str:
         """Of everything that decides what is in the cache; another Pillow may decode a little differently."""
         about = [VERSION, side, PIL.__version__, os.path.realpath(self.root), self.name]
+        about += [] if square == "middle" else [square]  # caches of earlier versions stay of use
         digest = hashlib.sha256(json.dumps(about).encode())
         for which in range(3):  # locations, labels, splits
             texts = [entry[which] or "" for entry in self.entries]
@@ -56,11 +58,12 @@ class Files:
 
 
 class Build:
-    def __init__(self, home: Path, files: Files, side: int, progress: bool) -> None:
-        self.home, self.files, self.side, self.progress = home, files, side, progress
+    def __init__(self, home: Path, files: Files, side: int, square: Square, progress: bool) -> None:
+        self.home, self.files, self.side, self.square, self.progress = home, files, side, square, progress
         self.count = len(files)
         self.row_bytes = {"hashes": 32, "images": 3 * side * side}
         self.identity = {"root": os.path.realpath(files.root), "domain": files.name, "side": side}
+        self.identity |= {} if square == "middle" else {"square": square}
 
     # ---- is it there?
 
@@ -194,7 +197,7 @@ class Build:
 
     def _decode_row(self, place: int, out: np.ndarray) -> str:
         try:
-            out[:] = decode(self.files.source(place), self.side).flatten().numpy()
+            out[:] = decode(self.files.source(place), self.side, self.square).flatten().numpy()
         except BadImage as error:
             return str(error)
         return ""

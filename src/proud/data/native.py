@@ -30,7 +30,7 @@ def cut_off(catalog: Catalog, domain: DomainFiles) -> str:
         return ""
     return (
         f"The images of {domain.name} are {usual:.1f} times as long one way as the other: only the square in the "
-        "middle of each is used. Crop them to what matters first, or pad them."
+        "middle of each is used. With --square pad (or stretch) all of each is."
     )
 
 

@@ -18,6 +18,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from proud.config import Square
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
 from proud.plain_files import open_plain
@@ -27,6 +28,7 @@ Source = Path | bytes | np.ndarray
 
 MAX_PIXELS = 100_000_000
 ROWS_PER_JOB = 32
+BARS = (128, 128, 128)  # grey
 SECONDS_BEFORE_BAR = 1.0
 NAMED_BAD_FILES = 10
 
@@ -66,15 +68,16 @@ def hash_all(sources: Sequence[Source], *, progress: bool = False, description: 
     return hashes
 
 
-def decode(source: Source, side: int) -> Tensor:
-    """One image as uint8 [3, side, side]: upright, the shorter side scaled to `side`, the centre square kept."""
-    return torch.from_numpy(_decode_pixels(source, side).transpose(2, 0, 1).copy())
+def decode(source: Source, side: int, square: Square = "middle") -> Tensor:
+    """One image as uint8 [3, side, side], upright; `square` as in `in_square`."""
+    return torch.from_numpy(_decode_pixels(source, side, square).transpose(2, 0, 1).copy())
 
 
 def decode_all(
     sources: Sequence[Source],
     side: int,
     *,
+    square: Square = "middle",
     skip_bad: bool = False,
     progress: bool = False,
     description: str = "Decoding",
@@ -90,7 +93,7 @@ def decode_all(
 
     def decode_row(row: int) -> None:
         try:
-            target[row] = _decode_pixels(sources[row], side).transpose(2, 0, 1)
+            target[row] = _decode_pixels(sources[row], side, square).transpose(2, 0, 1)
         except BadImage as error:
             reasons[row] = str(error)
 
@@ -136,11 +139,11 @@ def _read(source: Path | bytes) -> bytes:
         raise BadImage(f"cannot be read ({error.strerror or error})") from error
 
 
-def _decode_pixels(source: Source, side: int) -> np.ndarray:
+def _decode_pixels(source: Source, side: int, square: Square) -> np.ndarray:
     """uint8 [side, side, 3]."""
     if isinstance(source, np.ndarray):
         pixels = np.ascontiguousarray(np.broadcast_to(source, (*source.shape[:2], 3)))
-        return np.asarray(_square(Image.fromarray(pixels), side))
+        return np.asarray(in_square(Image.fromarray(pixels), side, square))
     content = _read(source)
     if not content:
         raise BadImage("the file is empty (0 bytes)")
@@ -151,7 +154,7 @@ def _decode_pixels(source: Source, side: int) -> np.ndarray:
                 raise BadImage(f"{width} × {height} pixels are too many (limit {MAX_PIXELS // 1_000_000} million)")
             image.draft(None, (2 * side, 2 * side))  # JPEG can skip detail; twice the side keeps the quality
             ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's statement of its depth
-            return np.asarray(_square(to_rgb(image), side))
+            return np.asarray(in_square(to_rgb(image), side, square))
     except (BadImage, MemoryError):
         raise
     except UnidentifiedImageError as error:
@@ -201,8 +204,16 @@ def _deep_grey_to_bytes(image: Image.Image) -> np.ndarray:
     return np.rint(values.astype(np.float64) * (255 / (2**bits - 1))).clip(0, 255).astype(np.uint8)
 
 
-def _square(image: Image.Image, side: int) -> Image.Image:
+def in_square(image: Image.Image, side: int, how: Square) -> Image.Image:
+    """The middle of a picture; or all of it, with grey bars along its longer sides, or out of proportion."""
     width, height = image.size
+    if how == "stretch":
+        return image.resize((side, side), Image.Resampling.BILINEAR)
+    if how == "pad" and width != height:
+        across, down = (max(1, round(side * length / max(width, height))) for length in (width, height))
+        whole = Image.new("RGB", (side, side), BARS)
+        whole.paste(image.resize((across, down), Image.Resampling.BILINEAR), ((side - across) // 2, (side - down) // 2))
+        return whole
     short = min(width, height)
     left, top = (width - short) // 2, (height - short) // 2
     box = (left, top, left + short, top + short)

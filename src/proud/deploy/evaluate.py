@@ -70,7 +70,12 @@ def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tu
         warnings.warn(catalog.notices[name], stacklevel=2)
     sources = [catalog.source(domain, entry) for entry in domain.entries]
     images, kept, bad = decode_all(
-        sources, stored_side(model.spec.size), skip_bad=True, progress=True, description=f"Reading {name}"
+        sources,
+        stored_side(model.spec.size),
+        square=model.spec.square,
+        skip_bad=True,
+        progress=True,
+        description=f"Reading {name}",
     )
     if bad and not skip_bad:
         raise bad_files_error(bad)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from proud.config import SQUARES
 from proud.errors import UserError
 from proud.models import ModelSpec, Net, build_net
 from proud.names import nfc
@@ -62,7 +63,10 @@ def read_spec(given: Any) -> ModelSpec:
     own_share = float(given.get("own_share", 0.0))
     if not 0 <= own_share <= 1:
         raise ValueError("its share of own statistics is not between 0 and 1")
-    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), own_share)
+    square = given.get("square", "middle")
+    if square not in SQUARES:
+        raise ValueError("how its pictures become squares is not known")
+    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), own_share, square)
 
 
 def known_to_timm(name: str) -> bool:

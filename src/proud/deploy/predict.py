@@ -91,7 +91,7 @@ class Model:
     def read_pieces(self, sources: list[Any], skip_bad: bool) -> Iterator[tuple[list[int], Tensor]]:
         """Rows and stored pixels of the images, piece by piece."""
         remedy = "skip_bad=True (predict_table says which images are left)"
-        reading = Reading(sources, stored_side(self.spec.size), skip_bad, remedy=remedy)
+        reading = Reading(sources, stored_side(self.spec.size), skip_bad, remedy=remedy, square=self.spec.square)
         yield from reading.pieces()
         tell_left_out([file.path for file in reading.bad])
 
@@ -192,7 +192,7 @@ def predict_files(
     """One row per readable image: path, label, confidence and, if the model has them, what `answers` adds."""
     asked = asked or Asked()
     rows: list[dict[str, Any]] = []
-    reading = Reading(files, stored_side(model.spec.size), skip_bad, progress)
+    reading = Reading(files, stored_side(model.spec.size), skip_bad, progress, square=model.spec.square)
     for places, images in reading.pieces():
         for place, answer in zip(places, answers(model, images, asked), strict=True):
             rows.append({"path": str(files[place])} | answer)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from proud.config import Square
 from proud.data.light import LIGHT, without_light
 from proud.data.store import BadFile, Source, bad_files_error, decode_all
 from proud.errors import UserError
@@ -25,6 +26,7 @@ class Reading:
     skip_bad: bool = False
     progress: bool = False
     remedy: str = "--skip-bad"
+    square: Square = "middle"
     bad: list[BadFile] = field(default_factory=list)
 
     def pieces(self) -> Iterator[tuple[list[int], Tensor]]:
@@ -34,6 +36,7 @@ class Reading:
             images, kept, bad = decode_all(
                 self.sources[start : start + PIECE],
                 self.side,
+                square=self.square,
                 skip_bad=True,
                 progress=self.progress,
                 description="Reading images",

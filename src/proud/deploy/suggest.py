@@ -88,6 +88,7 @@ def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool =
         test=None,
         unlabeled=[name for name, domain in domains.items() if domain["role"] == "unlabeled"],
         size=model.spec.size,
+        square=model.spec.square,
         val=config["val"],
         seed=config["seed"],
         skip_bad=skip_bad or config["skip_bad"],

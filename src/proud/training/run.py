@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -61,6 +61,7 @@ def load_task(run: RunConfig, progress: bool = False, cache: str = "none") -> tu
         test=None if run.test == NOTHING else run.test,
         unlabeled=run.unlabeled or None,
         size=size,
+        square=run.square,
         val=run.val,
         seed=run.seed,
         skip_bad=run.skip_bad,
@@ -191,7 +192,7 @@ def build(
     check_known(task, run.method)
     if before is not None:
         refuse_other_data(folder, before["task"], task.report)
-    spec = model_spec(model, len(task.training.classes), task.size)
+    spec = replace(model_spec(model, len(task.training.classes), task.size), square=run.square)
     precision = ("bf16" if device.type == "cuda" else "fp32") if run.precision == "auto" else run.precision
     context = make_context(
         task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision, group=group
