@@ -154,6 +154,19 @@ def test_csv_with_a_shipped_split(tmp_path: Path) -> None:
     assert len(without.training.labeled) == 6 and without.evaluation.validation is None
 
 
+def test_copies_across_a_shipped_split_are_told(tmp_path: Path) -> None:
+    three_sites(tmp_path, 4)
+    copy(tmp_path / "central" / "cat" / "000.png", tmp_path / "central" / "cat" / "003.png")
+    lines = ["path,domain,label,split"]
+    for path in sorted(tmp_path.glob("*/*/*.png")):
+        site, label = path.parts[-3:-1]
+        lines.append(f"{path.relative_to(tmp_path)},{site},{label},{'val' if path.stem == '003' else 'train'}")
+    (tmp_path / "data.csv").write_text("\n".join(lines))
+    told = r"1 of the 2 validation images of central is also trained on, such as central/cat/003\.png"
+    with pytest.warns(UserWarning, match=told):
+        assemble(scan_csv(tmp_path / "data.csv"), labeled="central", test="south", size=16, seed=1)
+
+
 def test_images_of_the_test_domain_that_were_trained_on_are_counted(tmp_path: Path) -> None:
     three_sites(tmp_path)
     copy(tmp_path / "north" / "dog" / "000.png", tmp_path / "south" / "cat" / "copy.png")

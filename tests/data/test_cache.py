@@ -105,10 +105,10 @@ def test_an_interrupted_build_goes_on(
     counting = cache_build.decode
 
     def stop_at(count: int) -> Callable[..., torch.Tensor]:
-        def decode(source: Any, side: int) -> torch.Tensor:
+        def decode(source: Any, *how: Any) -> torch.Tensor:
             if len(decoded) >= count:
                 raise KeyboardInterrupt
-            return counting(source, side)
+            return counting(source, *how)
 
         return decode
 

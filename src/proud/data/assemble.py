@@ -17,7 +17,7 @@ from torch import Tensor
 from proud.config import Square
 from proud.data.cache import NEVER, MappedDomain, ask, cache_folder, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
-from proud.data.copies import Row, also_learned_from, copies_of, under_two_classes
+from proud.data.copies import Row, also_learned_from, copies_of, on_both_sides, under_two_classes
 from proud.data.domain import UNKNOWN, Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.light import nearly_black
 from proud.data.native import cut_off
@@ -113,6 +113,8 @@ def build_task(
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
     trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
     seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
+    text = on_both_sides(roles.labeled.name, reader.readable(train), reader.readable(held))
+    catalog.tell(text, "on both sides", roles.labeled.name)
     catalog.tell(under_two_classes(roles.labeled.name, reader.readable(labeled)), "two classes", roles.labeled.name)
     for files in roles.unlabeled:
         text = unknown_classes(files, roles.labeled.name, roles.classes)

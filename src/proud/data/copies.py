@@ -41,6 +41,19 @@ def under_two_classes(name: str, rows: Sequence[Row]) -> str:
     )
 
 
+def on_both_sides(name: str, train: Sequence[Row], held: Sequence[Row]) -> str:
+    """A sentence about validation images that are trained on too, as a split of the data's own may have it, else ''."""
+    trained_on = {row.content for row in train}
+    found = [row for row in held if row.content in trained_on]
+    if not found:
+        return ""
+    verb = "is" if len(found) == 1 else "are"
+    return (
+        f"{len(found)} of the {len(held)} validation images of {name} {verb} also trained on, such as "
+        f"{found[0].entry.location}: what is measured there is too good. Keep copies on one side of the split."
+    )
+
+
 def also_learned_from(name: str, count: int, images: int) -> str:
     """A sentence about a test domain of which `count` images are trained on too, else ''."""
     if not count:
