@@ -70,6 +70,7 @@ def test_older_models_take_the_middle_and_unknown_squares_are_refused(run: Path,
         load_model(path.parent)
 
 
+@pytest.mark.filterwarnings("ignore:.*of no use there")  # one epoch is short
 def test_from_python() -> None:
     labeled = np.concatenate([pictures(8, 1, False), pictures(8, 2, True)])
     settings = {"model": "digits", "size": 32, "epochs": 1, "pretrain_epochs": 1, "batch_size": 8, "device": "cpu"}
