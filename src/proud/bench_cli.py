@@ -90,7 +90,7 @@ class BenchArguments:
     results: Annotated[
         tuple[Path, ...], arg(metavar="FILE ...", help_behavior_hint="(default: OUT/results.jsonl)")
     ] = ()
-    """with --table-only: results files to read"""
+    """with --table-only: results files to read; tables go to --out or, of one file, beside it"""
     quiet: Switch = False
     """no live table"""
 
@@ -262,7 +262,7 @@ def budget_epochs(
 
 
 def show_tables(arguments: BenchArguments, console: Console) -> int:
-    """Print the tables, and write them as Markdown, CSV and LaTeX beside the (first) results file."""
+    """Print the tables, and write them as Markdown, CSV and LaTeX to --out, or beside the only results file."""
     from proud.bench.results import read_rows
     from proud.report.tables import write_tables
 
@@ -271,6 +271,9 @@ def show_tables(arguments: BenchArguments, console: Console) -> int:
     name = bench_name(arguments.name)
     if other := sorted({row["bench"] for row in rows} - {name}):
         console.print(f"Left out, for they are not of {name}: results of {', '.join(other)}", markup=False)
-    text = write_tables(name, rows, paths[0].with_suffix(""), note=arguments.note)
+    stem = Path(arguments.out) / "results" if arguments.out else paths[0].with_suffix("") if len(paths) == 1 else None
+    text = write_tables(name, rows, stem, note=arguments.note)
     console.print(text, soft_wrap=True, markup=False, highlight=False)
+    if stem is None:
+        console.print("With --out DIR the tables of several files are written there.")
     return 0

@@ -101,7 +101,7 @@ def peek(argv: list[str], flag: str, default: str) -> str:
 
 
 def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
-    from proud.methods import METHODS, method_config
+    from proud.methods import METHODS, check_name, method_config
 
     method, data = peek(argv, "method", "proud"), peek(argv, "data", "embedded")
     settings = method_config(method, **preset_for(argv, data, method))
@@ -119,6 +119,7 @@ def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
     default = kind(RunConfig(method=method, data=data), settings, Options())
     found = parse(kind, argv, "train", description, default)
     run_config, settings, options = (getattr(found, part) for part in parts)
+    check_name(method, vars(settings))
     if not run_config.labeled:
         raise UserError(f"Say which domain has labels: --labeled DOMAIN.{_domains_of(run_config)}")
     return run_config, settings, options

@@ -115,9 +115,11 @@ class ProUD:
 
         from proud.console import TrainingBar
         from proud.inputs import gather
+        from proud.methods import check_name
         from proud.training.run import Stopped, train
 
         _setting_names(self.method, self.settings)
+        check_name(self.method, self.settings)
         numbers: dict[str, Any] = {"size": self.size or 0, "val": self.val, "seed": self.seed}
         check_kinds(RunConfig(**numbers, skip_bad=self.skip_bad, square=self.square))
         threads = torch.get_num_threads()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
+import torch
 
 from proud.bench.budget import build, epochs_within, equal_epochs, images_per_batch_image, total_images
 from proud.errors import UserError
+from proud.methods import METHODS
+from proud.methods.base import Stage
+from proud.methods.erm import ERM
 
 SHAPE = {"labeled": 64, "unlabeled": (64, 64), "classes": 2}
 SETTINGS = {"batch_size": 8, "pretrain_epochs": 3}
@@ -37,6 +44,35 @@ def test_images_are_counted(method: str, main: float) -> None:
 
 def test_images_are_counted_over_all_networks() -> None:
     assert images_per_batch_image("eid", SETTINGS) == {"pretrain": 1, "adapt": 5, "teach": 4}
+
+
+class Several(ERM):
+    """Two networks in a list, and two stages that cost differently."""
+
+    def __init__(self, config: Any, context: Any) -> None:
+        super().__init__(config, context)
+        self.nets = torch.nn.ModuleList([context.build_net("first"), context.build_net("second")])
+
+    def modules(self) -> dict[str, torch.nn.Module]:
+        return {"nets": self.nets}
+
+    def stages(self) -> list[Stage]:
+        first = super().stages()[0]
+        return [first, replace(first, name="pretrain-all")]
+
+    def step(self, stage: Stage, rows: Any, draws: Any) -> dict[str, torch.Tensor]:
+        images = torch.zeros(4, 3, 16, 16)
+        for net in self.nets if stage.name == "pretrain-all" else self.nets[:1]:
+            net(images)
+        return {}
+
+
+def test_images_are_counted_in_lists_of_networks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "several", (f"{__name__}:Several", {}))
+    assert images_per_batch_image("several", SETTINGS) == {"pretrain": 1, "pretrain-all": 2}
+    monkeypatch.setattr(Several, "step", lambda *_: {})
+    with pytest.raises(UserError, match=r"cannot count the images of 'several' \(stage pretrain, pretrain-all\)"):
+        images_per_batch_image("several", SETTINGS)
 
 
 def test_proud_itself_gets_its_own_epochs() -> None:

@@ -302,6 +302,18 @@ def test_a_copy_of_a_method_under_the_same_name_is_another_one(
     assert code_of("mine") != before[1]
 
 
+def test_what_builds_upon_a_method_says_itself_what_its_pretraining_sees(
+    arguments: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine_proud.py").write_text("from proud.methods import proud\n\n\nclass Mine(proud.ProUD):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, mixup in (("mine-1", 1.0), ("mine-4", 4.0)):
+        monkeypatch.setitem(METHODS, name, ("mine_proud:Mine", {"mixup": mixup}))
+    _, plan = prepare(arguments(methods="mine-1,mine-4,proud,proud-no-udmix", combos="one:two", epochs=6))
+    first, second, proud, without = (family(job) for job in plan.jobs)
+    assert first != second and proud == without
+
+
 def test_a_stage_of_labeled_images_alone_cannot_read_others(
     arguments: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from proud.bench.results import FORMAT, Row, portable, read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.config import RunConfig
 from proud.errors import UserError
-from proud.report.formats import markdown
+from proud.report.formats import csv_text, latex, markdown
 from proud.report.published import PUBLISHED
 from proud.report.tables import make_tables, write_tables
 
@@ -160,11 +160,46 @@ def test_table_only_reads_results_and_runs_nothing(tmp_path: Path, capsys: pytes
         path.write_text("".join(json.dumps(row) + "\n" for row in part))
     assert bench(BenchArguments("pacs", table_only=True, results=(half, rest))) == 0
     assert "+4.9" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {f"pacs.{end}" for end in ("jsonl", "md", "csv", "tex")} | {
-        "more.jsonl"
-    }
+    assert {path.name for path in tmp_path.iterdir()} == {"pacs.jsonl", "more.jsonl"}  # of two files, beside neither
+    merged = tmp_path / "new" / "merged"
+    assert bench(BenchArguments("pacs", table_only=True, results=(half, rest), out=str(merged))) == 0
+    assert {path.name for path in merged.iterdir()} == {"results.md", "results.csv", "results.tex"}
+    assert bench(BenchArguments("pacs", table_only=True, results=(half,))) == 0
+    assert {path.suffix for path in tmp_path.glob("pacs.*")} == {".jsonl", ".md", ".csv", ".tex"}
     with pytest.raises(UserError, match="cannot be read"):
         bench(BenchArguments("pacs", table_only=True, out=str(tmp_path / "nothing")))
+
+
+def test_results_that_contradict_each_other_are_refused() -> None:
+    rows = rows_for("pacs", ["proud"], lambda m, i, s: 80.0)
+    again = json.loads(json.dumps(rows))
+    assert len(make_tables("pacs", rows + again)[0].lines) == len(make_tables("pacs", rows)[0].lines)
+    again[3]["test_accuracy"] = 0.99
+    for order in (rows + again, again + rows):
+        with pytest.raises(UserError, match=r"two results of proud .* → .*, seed 2022: .* % and .* %\. Leave one"):
+            make_tables("pacs", order)
+    other = rows_for("pacs", ["proud"], lambda m, i, s: 80.0, overrides={"alpha": "1.0"})
+    with pytest.raises(UserError, match=r"alpha: 0\.5 → 1\.0\nA row of a table is of one recipe"):
+        make_tables("pacs", rows + other)
+
+
+def test_a_folder_that_is_called_like_a_benchmark_is_not_it() -> None:
+    rows = rows_for("pacs", ["erm"], lambda m, i, s: 80.0, data="pacs 0123456789ab")
+    (table,) = make_tables("pacs", rows)
+    assert [line.label for line in table.lines] == ["erm (ours)"] and not table.development
+    with pytest.raises(UserError, match="some of a folder with that name"):
+        make_tables("pacs", rows + rows_for("pacs", ["proud"], lambda m, i, s: 80.0))
+
+
+def test_averages_of_some_cells_say_of_how_many() -> None:
+    rows = [row for row in rows_for("pacs", ["erm"], lambda m, i, s: 10.0 * i) if row["labeled"] == "photo"]
+    (table,) = make_tables("pacs", rows)
+    ours = next(text for text in markdown(table).splitlines() if text.startswith("| **erm (ours)**"))
+    assert "10.0 (3/12)" in ours and "5.0 (2/10)" in ours
+    assert r"5.0 (2/10)" in latex(table)
+    head, *body = csv_text([table]).splitlines()
+    row = dict(zip(head.split(","), body[-1].split(","), strict=True))
+    assert row["cells"] == "3" and row["cells without development cells"] == "2"
 
 
 @pytest.mark.parametrize("line", ["{", '{"method": "erm"}', '{"format": "x"}', "[]", "3"])

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from cli.conftest import FLAGS, train
-from proud import cli
+from proud import ProUD, cli
 from proud.errors import UserError
 from proud.methods import method_class
 from toy import CLASSES, write_folders
@@ -215,3 +215,11 @@ def test_where_it_cannot_run_it_says_so() -> None:
     code = "import sys; sys.platform = 'win32'; import proud"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stderr.strip().endswith("on Windows, use it under WSL")
+
+
+def test_what_a_method_s_name_says_cannot_be_unsaid(tmp_path: Path) -> None:
+    for method, undone in (("proud-no-udmix", "--udmix"), ("erm-noisemix", "--no-noisemix")):
+        with pytest.raises(UserError, match=f"'{method}' means"):
+            cli.train_arguments(["--labeled", "pen", "--method", method, undone])
+    with pytest.raises(UserError, match="udmix=True: 'proud-no-udmix' means udmix=False"):
+        ProUD(method="proud-no-udmix", udmix=True).fit(tmp_path, [tmp_path])

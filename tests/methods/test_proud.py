@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import oracle
 from proud import ops
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
+from proud.methods.proud import ProUD
 from proud.models import model_spec
 from proud.randomness import Randomness
 from toy import SIDE, toy_task
@@ -185,6 +187,20 @@ def test_plus_without_merging_still_learns_labeled_images_as_they_are() -> None:
     method, random = build("proud-plus", pml=False, labeled_weight=0.0)
     losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
     assert losses.keys() == {"loss", "ce"}
+
+
+def test_records_tell_the_ratio_that_is_used() -> None:
+    class Fixed(ProUD):
+        def ratio(self, uncertainty: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+            return torch.full_like(uniform, 0.3)
+
+    method, _ = build("proud")
+    found = next(iter(method.pseudo_labels().values()))
+    certain = replace(found, uncertainty=torch.tensor([0.0, 0.3094, 0.3096, 2.0]))
+    expected = [0.5, 0.5, 1 / (1 + np.exp(0.6192)), 1 / (1 + np.exp(4))]
+    assert method.signals(certain)["lambda"].item() == pytest.approx(np.mean(expected))
+    method.__class__ = Fixed
+    assert method.signals(certain)["lambda"].item() == pytest.approx(0.3)
 
 
 def test_pairs_are_shown_as_they_are_mixed() -> None:

@@ -6,10 +6,12 @@ backbone counts what passes with gradients on.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from proud.errors import UserError
 from proud.made_up import made_up_task
@@ -32,7 +34,7 @@ def build(shape: dict[str, Any], name: str, settings: dict[str, Any]) -> Method:
 
 def kind(stage: Stage) -> str:
     """Stages that differ in a number alone (`adapt-1-2`, `adapt-2-1`) cost the same per step."""
-    return stage.name.partition("-")[0]
+    return re.sub(r"(-\d+)+$", "", stage.name)
 
 
 def images_per_batch_image(name: str, settings: dict[str, Any]) -> dict[str, float]:
@@ -45,8 +47,9 @@ def images_per_batch_image(name: str, settings: dict[str, Any]) -> dict[str, flo
         if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters()):
             counted.append(len(inputs[0]))
 
-    nets = [net for net in (*vars(method).values(), *method.modules().values()) if isinstance(net, Net)]
-    for backbone in {id(net): net.backbone for net in nets}.values():
+    modules = [each for each in (*vars(method).values(), *method.modules().values()) if isinstance(each, Module)]
+    nets = {id(net): net for module in modules for net in module.modules() if isinstance(net, Net)}
+    for backbone in (net.backbone for net in nets.values()):
         backbone.register_forward_pre_hook(count)
     found: dict[str, float] = {}
     random = Randomness(0, torch.device("cpu"))
@@ -57,6 +60,9 @@ def images_per_batch_image(name: str, settings: dict[str, Any]) -> dict[str, flo
         counted.clear()
         method.step(stage, rows, random.draws(method.draws(stage)))
         found.setdefault(kind(stage), sum(counted) / batch)
+    if not all(found.values()):
+        none = ", ".join(name for name, count in found.items() if not count)
+        raise UserError(f"--equal-budget cannot count the images of {name!r} (stage {none}): is no Net an attribute?")
     return found
 
 

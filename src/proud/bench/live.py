@@ -85,7 +85,7 @@ class BenchView:
         table.add_column("labeled → test")
         for method in self.methods:
             table.add_column(escape(method), justify="right")
-        development = DEVELOPMENT.get(self.plan.bench, frozenset())
+        development = DEVELOPMENT.get(self.plan.data, frozenset())
         summaries = {
             method: summarize(scores_of(self.done, method), self.combos, development) for method in self.methods
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
 
 from proud.config import RunConfig, check
 from proud.errors import UserError
-from proud.methods import METHODS, method_class, method_config
+from proud.methods import check_name, method_class, method_config
 from proud.methods.base import MethodConfig
 from proud.names import nfc
 from proud.presets import preset
@@ -197,9 +197,7 @@ def parse_settings(texts: dict[str, str], methods: Sequence[str]) -> dict[str, A
             raise UserError(f"--set {key}: no such setting of {', '.join(methods)}. There are: {', '.join(known)}.")
         found[key] = parse_value(key, text, owners[0][1])
         for method, _ in owners:
-            fixed = METHODS[method][1].get(key, found[key])
-            if fixed != found[key]:
-                raise UserError(f"--set {key}={text}: {method!r} means {key}={fixed}. Leave one of the two out.")
+            check_name(method, {key: found[key]}, "--set {}={}")
     return found
 
 

@@ -178,7 +178,9 @@ def settings_of(config: Row) -> Row:
     return {key: value for key, value in completed(config).items() if key not in CELL and key != "root"}
 
 
-def check_same_settings(rows: Iterable[Row], wanted: dict[str, Row], where: Path | str) -> None:
+def check_same_settings(
+    rows: Iterable[Row], wanted: dict[str, Row], where: Path | str, advice: str = "Use the same, or another --out."
+) -> None:
     """`wanted`: method → config. A table does not mix settings, and a cell is never run twice to choose."""
     for row in rows:
         if row["method"] not in wanted:
@@ -187,6 +189,5 @@ def check_same_settings(rows: Iterable[Row], wanted: dict[str, Row], where: Path
         if difference:
             lines = "\n  ".join(difference)
             raise UserError(
-                f"Runs of {row['method']!r} in {where} have other settings (there → now):\n  {lines}\n"
-                "Use the same, or another --out."
+                f"Runs of {row['method']!r} in {where} have other settings (there → now):\n  {lines}\n{advice}"
             )

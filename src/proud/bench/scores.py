@@ -47,8 +47,11 @@ class Summary:
     @property
     def average_elsewhere(self) -> float | None:
         """Without the development cells."""
-        values = [value for combo, value in self.present.items() if combo not in self.development]
-        return fmean(values) if values else None
+        return fmean(self.elsewhere) if self.elsewhere else None
+
+    @property
+    def elsewhere(self) -> list[float]:
+        return [value for combo, value in self.present.items() if combo not in self.development]
 
     @property
     def worst(self) -> tuple[Combo, float] | None:

@@ -121,7 +121,8 @@ def keys_of(plan: Plan, job: Job, facts: Facts, surroundings: dict[str, Any]) ->
 
 
 def pretraining_settings(job: Job) -> dict[str, Any]:
-    unseen = {"epochs", *method_class(job.run.method).MAIN_ONLY}
+    # of the class itself: what one that builds upon it uses where, its own file alone can say
+    unseen = {"epochs", *vars(method_class(job.run.method)).get("MAIN_ONLY", ())}
     return {key: value for key, value in asdict(job.settings).items() if key not in unseen}
 
 

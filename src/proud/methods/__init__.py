@@ -42,6 +42,15 @@ def method_class(name: str) -> type[Method]:
     return getattr(import_module(module), attribute)
 
 
+def check_name(name: str, settings: dict[str, Any], flag: str = "{}={}") -> None:
+    """What a method's name says cannot be unsaid by a setting."""
+    for key, fixed in METHODS[name][1].items():
+        given = settings.get(key, fixed)
+        if given != fixed:
+            said = flag.format(key, given)
+            raise UserError(f"{said}: {name!r} means {key}={fixed}. Leave one of the two out.")
+
+
 def method_config(name: str, **settings: Any) -> MethodConfig:
     """The method's config with these settings, as far as it has them, and what its name fixes."""
     config_class = method_class(name).Config

@@ -298,10 +298,9 @@ class ProUD(Method):
 
     def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
         config, ratio = self.config, self.certainty(found.uncertainty)
-        certain = ratio > config.threshold
-        # what λ is on average where it is drawn from U(0, 1)
-        final = torch.where(certain, 0.5, ratio) if config.udmix else torch.full_like(ratio, 0.5)
-        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.float().mean()}
+        final = self.ratio(found.uncertainty, torch.full_like(ratio, 0.5))  # the mean of what may be drawn
+        certain = (ratio > config.threshold).float()
+        return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.mean()}
 
     def certainty(self, uncertainty: Tensor) -> Tensor:
         return ops.certainty_ratio(uncertainty, self.config.tau_ratio)

@@ -60,6 +60,13 @@ def partial(line: Line) -> str:
     return "" if summary.complete else f" ({len(summary.present)}/{len(summary.combos)})"
 
 
+def partial_elsewhere(line: Line) -> str:
+    """The same of an average without the development cells."""
+    summary = line.summary
+    wanted = sum(combo not in summary.development for combo in summary.combos)
+    return f" ({len(summary.elsewhere)}/{wanted})" if 0 < len(summary.elsewhere) < wanted else ""
+
+
 # ---- Markdown
 
 
@@ -83,7 +90,7 @@ def cells_of(table: ResultTable, line: Line, label: str = "{}") -> list[str]:
     cells += [cell_text(cell, "±", line.signed) for cell in line.summary.cells]
     cells += [number(line.average, line.signed) + partial(line), number(line.std, line.signed)]
     if table.development:
-        cells.append(number(line.summary.average_elsewhere, line.signed))
+        cells.append(number(line.summary.average_elsewhere, line.signed) + partial_elsewhere(line))
     worst = line.summary.worst
     place = "" if worst is None else f" {table.short[worst[0][0]]}•/{table.short[worst[0][1]]}*"
     return [*cells, number(worst_of(line), line.signed) + place, number(line.difference, signed=True)]
@@ -114,7 +121,7 @@ def csv_text(tables: Sequence[ResultTable]) -> str:
     for labeled, test in combos:
         heads += [f"{labeled}:{test}", f"{labeled}:{test} seed std"]
     heads += ["avg", "std", "avg without development cells", "worst", "worst cell", "difference", "cells"]
-    heads += ["development cells"]
+    heads += ["cells without development cells", "development cells"]
     writer.writerow([safe_cell(head) for head in heads])
     for table in tables:
         for line in table.lines:
@@ -124,7 +131,7 @@ def csv_text(tables: Sequence[ResultTable]) -> str:
                 row += ["", ""] if cell is None else [round(cell.mean, 4), _rounded(cell.spread)]
             row += [_rounded(line.average), _rounded(line.std), _rounded(summary.average_elsewhere)]
             row += [_rounded(worst and worst[1]), "" if worst is None else ":".join(worst[0])]
-            row += [_rounded(line.difference), len(summary.present)]
+            row += [_rounded(line.difference), len(summary.present), len(summary.elsewhere)]
             row.append(" ".join(":".join(combo) for combo in combos if combo in development))
             writer.writerow([safe_cell(value) for value in row])
     return out.getvalue()
@@ -166,7 +173,7 @@ def _latex_cells(table: ResultTable, line: Line) -> list[str]:
     cells = [tex(line.label)] + [cell_text(cell, r"$\pm$", line.signed) for cell in line.summary.cells]
     cells += [number(line.average, line.signed) + partial(line), number(line.std, line.signed)]
     if table.development:
-        cells.append(number(line.summary.average_elsewhere, line.signed))
+        cells.append(number(line.summary.average_elsewhere, line.signed) + partial_elsewhere(line))
     cells += [number(worst_of(line), line.signed), number(line.difference, signed=True)]
     return [cell.replace(NOTHING, "--") for cell in cells]
 

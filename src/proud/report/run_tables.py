@@ -115,7 +115,7 @@ def _cells(published: PublishedTable, values: Sequence[float], combos: Sequence[
 def benchmark_of(run: Run) -> str:
     from proud.data.layouts import find_benchmark
 
-    known = find_benchmark(str(run.config["data"]))
+    known = find_benchmark(str(run.config["data"])) if run.config.get("root") else None  # not a folder with its name
     name = known.name if known else ""
     return name if name in PUBLISHED and run.combination in PUBLISHED[name].combos else ""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 
-from proud.bench.plan import DEVELOPMENT, Combo
+from proud.bench.plan import DEVELOPMENT, Combo, Key
 from proud.bench.results import Row, check_same_settings, key_of
 from proud.bench.scores import Cell, Scores, Summary, paired, scores_of, summarize
 from proud.errors import UserError
@@ -59,15 +59,18 @@ class ResultTable:
     footer: tuple[str, ...]
 
 
-def write_tables(bench: str, rows: Sequence[Row], stem: Path, note: str = "") -> str:
-    """Write STEM.md, STEM.csv and STEM.tex; returns the Markdown."""
+def write_tables(bench: str, rows: Sequence[Row], stem: Path | None, note: str = "") -> str:
+    """Write STEM.md, STEM.csv and STEM.tex, if there is a stem; returns the Markdown."""
     tables = make_tables(bench, rows, note)
     texts = {
         ".md": "\n".join(markdown(table) for table in tables),
         ".csv": csv_text(tables),
         ".tex": "\n".join(latex(table) for table in tables),
     }
+    if stem is None:
+        return texts[".md"]
     try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
         for suffix, text in texts.items():
             with replacing(stem.with_name(stem.name + suffix)) as part:
                 part.write_text(text, encoding="utf-8")
@@ -81,9 +84,10 @@ def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultT
     rows = distinct([row for row in rows if row["bench"] == bench])
     if not rows:
         raise UserError(f"There are no results of {bench} yet.")
-    published = PUBLISHED.get(bench)
+    official = of_the_benchmark(bench, rows)
+    published = PUBLISHED.get(bench) if official else None
     combos, short = columns(published, rows)
-    development = DEVELOPMENT.get(bench, frozenset())
+    development = DEVELOPMENT.get(bench, frozenset()) if official else frozenset()
     methods = sorted({row["method"] for row in rows}, key=place)
     scores = {method: scores_of(rows, method) for method in methods}
     ours = {method: summarize(scores[method], combos, development) for method in methods}
@@ -105,14 +109,31 @@ def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultT
     return [table, *([ablation] if ablation else [])]
 
 
+def of_the_benchmark(bench: str, rows: Sequence[Row]) -> bool:
+    """Rather than of a folder of one's own that has its name."""
+    found = {row["config"].get("data", bench) == bench for row in rows}
+    if len(found) > 1:
+        raise UserError(f"Some of these results are of {bench}, some of a folder with that name: show them apart.")
+    return found.pop()
+
+
 def distinct(rows: Sequence[Row]) -> list[Row]:
     """Several files may hold the same run; the settings of a method must agree everywhere."""
-    found = {key_of(row): row for row in reversed(rows)}
-    kept = [row for row in rows if found.get(key_of(row)) is row]
-    for method in {row["method"] for row in kept}:
-        same = [row for row in kept if row["method"] == method]
-        check_same_settings(same, {method: same[0]["config"]}, "these results")
-    return kept
+    apart = "A row of a table is of one recipe: show them in tables of their own."
+    kept: dict[Key, Row] = {}
+    first: dict[str, Row] = {}
+    for row in rows:
+        check_same_settings(
+            [first.setdefault(row["method"], row)], {row["method"]: row["config"]}, "these results", apart
+        )
+        one = kept.setdefault(key_of(row), row)
+        if one["test_accuracy"] != row["test_accuracy"]:
+            scores = " % and ".join(f"{100 * each['test_accuracy']:.2f}" for each in (one, row))
+            raise UserError(
+                f"There are two results of {row['method']} {row['labeled']} → {row['test']}, seed {row['seed']}: "
+                f"{scores} %. Leave one of them out."
+            )
+    return list(kept.values())
 
 
 def columns(published: PublishedTable | None, rows: Sequence[Row]) -> tuple[tuple[Combo, ...], dict[str, str]]:
