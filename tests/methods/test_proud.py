@@ -36,7 +36,7 @@ def unit_features(method: Any, random: Randomness, t: int) -> tuple[torch.Tensor
     """All views of an unlabeled domain at once: the reference for what training streams."""
     pool = method.context.unlabeled
     random.rewind(f"dapp-{t}")
-    spare = pool.starts[t] + torch.arange(method.context.chunk_size) % pool.sizes[t]
+    spare = pool.starts[t] + method.order(pool.sizes[t])[torch.arange(method.chunk_size) % pool.sizes[t]]
     with torch.no_grad():
         parts = [
             method.views_of(pool, pool.starts[t] + rows, spare, f"dapp-{t}", random)
@@ -287,3 +287,27 @@ def test_momentum_is_there_before_the_first_step(name: str) -> None:
             for parameter in group["params"]:
                 momentum = optimizer.state[parameter].get("momentum_buffer")
                 assert not group["momentum"] or (momentum is not None and momentum.stride() == parameter.stride())
+
+
+def test_a_domain_s_own_statistics_know_neither_device_nor_order() -> None:
+    method, _ = build("proud", "test_resnet")
+    assert method.own_statistics and method.chunk_size == 32
+    size = method.context.unlabeled.sizes[0]
+    pieces = list(method.chunks(size))
+    assert len(pieces) > 1 and torch.cat(pieces).sort().values.equal(torch.arange(size))
+    assert all(rows.min() < size / 4 and rows.max() > 3 * size / 4 for rows in pieces[:-1])
+    method.context = replace(method.context, device=torch.device("meta"))
+    assert method.chunk_size == 32
+    assert build("proud", "test_resnet", dapp_bn="running")[0].chunk_size == 256
+
+
+def test_pseudo_labels_stand_in_the_rows_of_their_images() -> None:
+    method, random = build("proud", "test_resnet")
+    for t, name in enumerate(method.context.unlabeled_names):
+        start, size = method.context.unlabeled.starts[t], method.context.unlabeled.sizes[t]
+        wanted = ops.dapp(*unit_features(method, random, t), method.config.tau_uncertainty)
+        found, order = method.pseudo_labels()[name], method.order(size)
+        assert not order.equal(torch.arange(size))
+        assert torch.equal(found.labels[order], wanted.labels)
+        assert torch.equal(method.labels[start : start + size][order], wanted.labels)
+        torch.testing.assert_close(found.uncertainty[order], wanted.uncertainty)

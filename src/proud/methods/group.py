@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from proud.lazy import torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -59,7 +61,7 @@ class Group:
 
     def place(self, values: Tensor, rows: list[Tensor], count: int) -> Tensor:
         """All `count` values, of which each rank has found those at its rows."""
-        return values
+        return torch.empty_like(values).index_copy_(0, torch.cat(rows), values)
 
     def share_of_mean(self, mean: Tensor, weights: Tensor | None) -> Tensor:
         """A weighted mean over this rank's rows becomes its share of the one over all: averaged, they are equal."""

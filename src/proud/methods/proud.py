@@ -15,7 +15,7 @@ from proud.methods.showing import saved_prototypes, shown_moment
 from proud.methods.statistics import batch_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import Tensor
 
@@ -49,7 +49,8 @@ class ProUDConfig(MethodConfig):
     joint_forward: bool = True
     """mixed images and those for the merging loss share one forward pass (and its batch statistics)"""
     dapp_bn: Literal["running", "domain"] = "domain"
-    """batch-norm statistics for pseudo-labeling: the network's running ones, or the domain's own"""
+    """batch-norm statistics for pseudo-labeling: the network's running ones, or the domain's own (those of twice
+    `batch_size` of its images, 32 to 256)"""
     pml_views: Literal["originals", "either", "all"] = "originals"
     """images in the merging loss: augmented originals, these or their NoiseMix copies by turns, or both"""
 
@@ -139,7 +140,7 @@ class ProUD(Method):
 
         def compute() -> Iterable[Chunk]:
             random.rewind(purpose)
-            spare = start + torch.arange(self.context.chunk_size, device=self.context.device) % size
+            spare = start + self.order(size)[torch.arange(self.chunk_size, device=self.context.device) % size]
             for rows in self.chunks(size):
                 yield self.views_of(pool, start + rows, spare, purpose, random)
 
@@ -149,6 +150,21 @@ class ProUD(Method):
         features, probs = zip(*compute(), strict=True)
         whole = (torch.cat(features, 1), torch.cat(probs, 1))
         return lambda: [whole]
+
+    # a domain's own batch statistics are those of a piece of it: of the same size on every device, and from all over
+    # it, for images that someone gives in the order of their classes would else be told by their place
+
+    @property
+    def chunk_size(self) -> int:
+        return min(max(2 * self.config.batch_size, 32), 256) if self.own_statistics else self.context.chunk_size
+
+    def order(self, population: int) -> Tensor:
+        if not self.own_statistics:
+            return torch.arange(population, device=self.context.device)
+        return torch.randperm(population, generator=torch.Generator().manual_seed(0)).to(self.context.device)
+
+    def chunks(self, population: int) -> Iterator[Tensor]:
+        yield from self.order(population).split(self.chunk_size)
 
     @property
     def sharing(self) -> Group:
@@ -160,7 +176,7 @@ class ProUD(Method):
 
         Spare images of the domain fill a chunk up where its shape or its statistics matter, and are dropped again.
         """
-        views, chunk, mine = self.config.views, self.context.chunk_size, self.sharing.span(len(rows))
+        views, chunk, mine = self.config.views, self.chunk_size, self.sharing.span(len(rows))
         uniform = random.uniform(purpose, views, chunk, VIEW_UNIFORMS)[:, mine.start :]
         images = pool.take(rows[mine])
         count = len(images)
