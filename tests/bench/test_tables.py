@@ -183,6 +183,20 @@ def test_results_that_contradict_each_other_are_refused() -> None:
         make_tables("pacs", rows + other)
 
 
+def test_results_of_other_images_are_refused_and_versions_of_code_counted() -> None:
+    rows = rows_for("pacs", ["proud"], lambda m, i, s: 80.0, seeds=(2022, 2023))
+    for row in rows:
+        others = {f"unlabeled {name}": "x" for name in row["domains"] if name not in (row["labeled"], row["test"])}
+        row |= {"content": others, "images": dict.fromkeys(row["domains"], 10), "code": f"v{row['seed']}"}
+    (table,) = make_tables("pacs", rows)
+    assert any("2 versions of the method's code made these runs" in line for line in table.footer)
+    rows[-1]["images"] = rows[-1]["images"] | {rows[-1]["labeled"]: 9}  # how many are held out may differ
+    make_tables("pacs", rows)
+    for key, value in (("images", dict.fromkeys(rows[0]["domains"], 9)), ("content", {next(iter(others)): "y"})):
+        with pytest.raises(UserError, match=r"other images, though of the same name \(.*\)\. Show them in tables"):
+            make_tables("pacs", [*rows[:-1], rows[-1] | {key: value}])
+
+
 def test_a_folder_that_is_called_like_a_benchmark_is_not_it() -> None:
     rows = rows_for("pacs", ["erm"], lambda m, i, s: 80.0, data="pacs 0123456789ab")
     (table,) = make_tables("pacs", rows)

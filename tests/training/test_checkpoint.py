@@ -150,6 +150,16 @@ def test_resuming_with_other_settings_shows_the_difference(tmp_path: Path, monke
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_going_on_with_changed_code_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(tmp_path, monkeypatch)
+    path = tmp_path / "run.json"
+    about = json.loads(path.read_text())
+    assert len(about["code"]) == 12
+    path.write_text(json.dumps(about | {"code": "0123456789ab"}))
+    with pytest.warns(UserWarning, match=r"The code of erm has changed since the run in .* began"):
+        go(tmp_path, resume=True)
+
+
 def test_resuming_with_other_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(tmp_path, monkeypatch)
     task = toy_task(per_class=4)

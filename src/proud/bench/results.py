@@ -55,6 +55,7 @@ class Results:
             if key_of(row) in {key_of(each) for each in known}:
                 return False
             check_same_settings(known, {row["method"]: row["config"]}, self.path)  # another bench may have come between
+            check_same_images([*known, row])
             file.write(json_bytes(row) + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -122,7 +123,8 @@ def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], 
     seconds = sum(value for timing in timings for value in timing.values() if isinstance(value, float))
     images = {name: domain["images"] for name, domain in about["task"]["domains"].items()}
     found |= {"seconds": round(seconds, 2), "images": images, "skipped": len(about["task"]["skipped"])}
-    found |= {name: about.get(name) for name in ("commit", "versions", "device", "threads")}
+    found |= {"content": content_of(about["task"])}
+    found |= {name: about.get(name) for name in ("commit", "code", "versions", "device", "threads")}
     found |= {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command(plan, job)}
     if records and (shared := records[-1].get("shared_with")):
         found["shared"] = {"part": "training", **shared}
@@ -146,6 +148,32 @@ def command(plan: Plan, job: Job) -> str:
     # an equal budget gives each method its own epochs, and a setting may belong to another method of the bench
     said = plan.overrides | {"epochs": job.settings.epochs}
     return line + "".join(f" --set {key}={value}" for key, value in said.items() if hasattr(job.settings, key))
+
+
+# ---- images
+
+
+def content_of(task: Row) -> dict[str, str]:
+    """Which images each domain has in its role; tells other ones under the same names apart."""
+    roles = {name: domain["role"] for name, domain in task["domains"].items()}
+    found = {f"{roles[name]} {name}": value for name, value in task["content"].items()}
+    return found | {f"test {name}": task["test_content"] for name, role in roles.items() if role == "test"}
+
+
+def counts_of(row: Row) -> dict[str, int]:
+    """Of the domains that are not labeled: how many of those are trained on is the seed's affair."""
+    names = (name for name in row.get("images", {}) if name != row["labeled"])
+    return {f"{'test' if name == row['test'] else 'unlabeled'} {name}": row["images"][name] for name in names}
+
+
+def check_same_images(rows: Iterable[Row], advice: str = "Use another --out.") -> None:
+    """All results of a table are of the same images, as far as their lines tell."""
+    seen: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for row in rows:
+        for before, now in zip(seen, (row.get("content", {}), counts_of(row)), strict=True):
+            other = [key for key, value in now.items() if before.setdefault(key, value) != value]
+            if other:
+                raise UserError(f"Results are of other images, though of the same name ({', '.join(other)}). {advice}")
 
 
 # ---- settings

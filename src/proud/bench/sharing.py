@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -33,7 +32,7 @@ from proud.methods import method_class
 from proud.methods.base import Stage
 from proud.training.folder import read_run
 from proud.training.loop import LAST_EPOCHS
-from proud.training.machine import choose_device, environment, usual_threads
+from proud.training.machine import choose_device, code_of, environment, usual_threads
 from proud.training.shared import Sharing, is_kept
 
 if TYPE_CHECKING:
@@ -131,15 +130,6 @@ def family(job: Job) -> str:
     """All jobs that may share anything, by what the plan alone says; the keys tell edited code apart."""
     kind = method_class(job.run.method)
     return digest(kind.__module__, kind.__qualname__, pretraining_settings(job), job.run.labeled, job.run.seed)
-
-
-@cache
-def code_of(method: str) -> list[str]:
-    """A method's class and what its files hold: a copy under the same name, or an edited one, is another method."""
-    kind = method_class(method)
-    files = [getattr(sys.modules[each.__module__], "__file__", None) for each in kind.__mro__]
-    contents = [hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in dict.fromkeys(files) if file]
-    return [kind.__module__, kind.__qualname__, *contents]
 
 
 def digest(*parts: Any) -> str:

@@ -20,7 +20,15 @@ from typing import Protocol
 
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan
-from proud.bench.results import Results, Row, check_same_settings, make_row, portable
+from proud.bench.results import (
+    Results,
+    Row,
+    check_same_images,
+    check_same_settings,
+    content_of,
+    make_row,
+    portable,
+)
 from proud.bench.sharing import Facts, Families, Sharer, facts_of, half_done_first
 from proud.config import Options, RunConfig, flat
 from proud.data.assemble import Cache, assemble
@@ -193,8 +201,11 @@ def run_job(sharer: Sharer, job: Job, left: Sequence[Job], options: Options, wat
         if finished:
             result = train(run, job.settings, here, watch=watch)
         else:
+            task = sharer.tasks(run)
+            known = Results(sharer.folder / "results.jsonl").rows()
+            check_same_images([*known, job.key._asdict() | {"content": content_of(task.report)}])
             sharing = sharer.sharing(job, left)
-            result = train(run, job.settings, here, task=sharer.tasks(run), watch=watch, sharing=sharing)
+            result = train(run, job.settings, here, task=task, watch=watch, sharing=sharing)
     finally:
         gc.collect()  # networks and graphs of this run must not lie beside those of the next
     records, timings = (Records(path / f"{name}.jsonl").read() for name in ("records", "timings"))

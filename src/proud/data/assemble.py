@@ -131,6 +131,7 @@ def build_task(
         "domains": _domain_report(training_domain, validation, hidden, test),
         "content": {training_domain.name: digest(f"{row.content} {row.entry.label}" for row in labeled)}
         | {domain.name: digest(domain.ids) for domain, _ in hidden},
+        "test_content": digest(f"{row.content} {row.entry.label}" for row in test_rows) if test else None,
         "skipped": [file._asdict() for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
         "test_images_also_in_training": seen_before,

@@ -9,7 +9,7 @@ from itertools import permutations
 from pathlib import Path
 
 from proud.bench.plan import DEVELOPMENT, Combo, Key
-from proud.bench.results import Row, check_same_settings, key_of
+from proud.bench.results import Row, check_same_images, check_same_settings, key_of
 from proud.bench.scores import Cell, Scores, Summary, paired, scores_of, summarize
 from proud.errors import UserError
 from proud.methods import METHODS
@@ -133,6 +133,7 @@ def distinct(rows: Sequence[Row]) -> list[Row]:
                 f"There are two results of {row['method']} {row['labeled']} → {row['test']}, seed {row['seed']}: "
                 f"{scores} %. Leave one of them out."
             )
+    check_same_images(kept.values(), "Show them in tables of their own.")
     return list(kept.values())
 
 
@@ -190,6 +191,9 @@ def footer(
             f"{method}: runs per seed {runs}; {epochs(own)}; commit {', '.join(made['commit'])}; "
             f"{', '.join(made['device'])}; {hours:.2f} h of wall time."
         )
+        versions = len({row["code"] for row in own if row.get("code")})
+        if versions > 1:
+            lines[-1] += f" {versions} versions of the method's code made these runs."
         if wrong := sum(bool(row.get("warnings")) for row in own):
             lines[-1] += (
                 f" {wrong} of {len(own)} runs ended with a warning: nothing learned, or one class for all of a site."

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import platform
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import torch
 
 import proud
 from proud.errors import UserError
+from proud.methods import method_class
 
 
 def choose_device(name: str) -> torch.device:
@@ -82,6 +86,19 @@ def commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
+
+
+@cache
+def code_of(method: str) -> list[str]:
+    """A method's class and what its files hold: a copy under the same name, or an edited one, is another method."""
+    kind = method_class(method)
+    files = [getattr(sys.modules[each.__module__], "__file__", None) for each in kind.__mro__]
+    contents = [hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in dict.fromkeys(files) if file]
+    return [kind.__module__, kind.__qualname__, *contents]
+
+
+def code_version(method: str) -> str:
+    return hashlib.sha256(" ".join(code_of(method)).encode()).hexdigest()[:12]
 
 
 class Stopped(Exception):

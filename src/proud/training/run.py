@@ -39,7 +39,14 @@ from proud.training.folder import (
     remove_if_empty,
 )
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
-from proud.training.machine import choose_device, choose_threads, environment, making_many_objects, stop_signals
+from proud.training.machine import (
+    choose_device,
+    choose_threads,
+    code_version,
+    environment,
+    making_many_objects,
+    stop_signals,
+)
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import collapses, last_prototypes, save_trust
 from proud.training.shared import Sharing
@@ -198,7 +205,11 @@ def build(
         task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision, group=group
     )
     method = method_class(run.method)(method_config, context)
-    about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads, **environment(device)}
+    code = code_version(run.method)
+    if (before or {}).get("code", code) != code and group.rank == 0:
+        warnings.warn(f"The code of {run.method} has changed since the run in {folder} began.", stacklevel=2)
+    about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads, "code": code}
+    about |= environment(device)
     if group.size > 1:
         about["processes"] = group.size
     return task, method, about
