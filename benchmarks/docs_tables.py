@@ -17,7 +17,7 @@ from table_text import ROOT, read, source, table
 from trust_tables import diagnosis_table, label_next_table, trust_table
 
 from proud.report.formats import markdown
-from proud.report.tables import ABLATION, ABLATION_CELLS, make_tables
+from proud.report.tables import ABLATION, ABLATION_CELLS, epochs, make_tables
 
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -140,12 +140,15 @@ def averages() -> str:
     """Whole rows alone: Avg over the 12 combinations, beside the two best published ones."""
     rows = []
     for bench in ("pacs", "digits-dg"):
-        (whole, *_) = make_tables(bench, read(f"{bench}.jsonl"))
+        runs = read(f"{bench}.jsonl")
+        (whole, *_) = make_tables(bench, runs)
         for line in whole.lines:
             if line.summary.complete and (not line.published or line.label.startswith(("ProUD", "EID"))):
                 worst = min(cell.mean for cell in line.summary.cells if cell is not None)
-                rows.append([whole.title, line.label, f"{line.average:.1f}", f"{line.std:.1f}", f"{worst:.1f}"])
-    return table(["data", "method", "Avg", "Std", "worst"], rows)
+                own = [run for run in runs if f"{run['method']} (ours)" == line.label]
+                length = epochs(own).removesuffix(" epochs") if own else "–"
+                rows.append([whole.title, line.label, length, f"{line.average:.1f}", f"{line.std:.1f}", f"{worst:.1f}"])
+    return table(["data", "method", "epochs", "Avg", "Std", "worst"], rows)
 
 
 def bars() -> str:
