@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proud.bench.plan import make_plan
-from proud.bench.results import FORMAT, Row, portable, read_rows
+from proud.bench.results import FORMAT, Row, content_of, portable, read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.config import RunConfig
 from proud.errors import UserError
@@ -222,6 +222,24 @@ def test_a_file_that_is_no_results_file(tmp_path: Path, line: str) -> None:
     path.write_text(line + "\n")
     with pytest.raises(UserError, match="line 1"):
         bench(BenchArguments("pacs", table_only=True, results=(path,)))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"content": [1]}, {"content": {"test a": 3}}, {"images": 5}, {"images": {"a": "b"}}, {"code": ["x"]}]
+)
+def test_a_line_with_odd_parts_is_named(tmp_path: Path, odd: dict[str, Any]) -> None:
+    rows = rows_for("pacs", ["erm"], lambda m, i, s: 50)
+    path = tmp_path / "pacs.jsonl"
+    path.write_text(json.dumps(rows[0]) + "\n" + json.dumps(rows[1] | odd) + "\n")
+    with pytest.raises(UserError, match=r"line 2 is not a result of proud bench \(its .* not ours\)"):
+        bench(BenchArguments("pacs", table_only=True, results=(path,)))
+
+
+def test_a_run_of_an_earlier_version_tells_no_content() -> None:
+    domains = {"a": {"role": "labeled"}, "b": {"role": "unlabeled"}, "c": {"role": "test"}}
+    assert content_of({"domains": domains}) == {}
+    task = {"domains": domains, "content": {"a": "1", "b": "2"}, "test_content": "3"}
+    assert content_of(task) == {"labeled a": "1", "unlabeled b": "2", "test c": "3"}
 
 
 def test_runs_that_went_wrong_are_counted_below_the_table() -> None:

@@ -102,6 +102,13 @@ def check_types(row: Row) -> None:
     told = row.get("warnings", [])
     if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
         raise ValueError("its warnings are not ours")
+    content, counts = row.get("content", {}), row.get("images", {})
+    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+        raise ValueError("its content is not ours")
+    if not isinstance(counts, dict) or not all(type(value) is int for value in counts.values()):
+        raise ValueError("its numbers of images are not ours")
+    if not isinstance(row.get("code") or "", str):
+        raise ValueError("its code is not ours")
     numbers = [row["test_accuracy"], row["seconds"], row.get("val_accuracy") or 0]
     if not all(type(value) in (int, float) for value in numbers) or not 0 <= numbers[0] <= 1:
         raise ValueError("its accuracy is not between 0 and 1")
@@ -156,8 +163,9 @@ def command(plan: Plan, job: Job) -> str:
 def content_of(task: Row) -> dict[str, str]:
     """Which images each domain has in its role; tells other ones under the same names apart."""
     roles = {name: domain["role"] for name, domain in task["domains"].items()}
-    found = {f"{roles[name]} {name}": value for name, value in task["content"].items()}
-    return found | {f"test {name}": task["test_content"] for name, role in roles.items() if role == "test"}
+    found = {f"{roles[name]} {name}": value for name, value in task.get("content", {}).items()}
+    test = task.get("test_content")  # runs that began with an earlier version have none
+    return found | {f"test {name}": test for name, role in roles.items() if role == "test" and test}
 
 
 def counts_of(row: Row) -> dict[str, int]:
