@@ -46,6 +46,13 @@ def test_averages_spreads_and_differences() -> None:
     assert first and first.spread == pytest.approx(stdev([58, 60, 62])) and first.seeds == (2022, 2023, 2024)
     assert ours.average == pytest.approx(fmean(cells)) and ours.std == pytest.approx(pstdev(cells))
     assert ours.difference == pytest.approx(fmean(cells) - 75.1)
+    assert ours.summary.spread == pytest.approx(2.0)  # the three seeds' averages: 63.5, 65.5, 67.5
+    assert f"{fmean(cells):.1f} ±2.0" in markdown(table) and rf"{fmean(cells):.1f} $\pm$2.0" in latex(table)
+    head, *body = csv.reader(csv_text([table]).splitlines())
+    row = dict(zip(head, body[-1], strict=True))
+    assert row["avg seed std"] == "2.0" and row["photo:sketch seeds"] == "3"
+    (some,) = make_tables("pacs", [row for row in rows if row["seed"] == 2022 or row["test"] != "photo"])
+    assert all(line.summary.spread is None for line in some.lines)
     assert ours.summary.worst == (("photo", "art_painting"), pytest.approx(60.0))
     elsewhere = [value for i, value in enumerate(cells) if i not in (2, 8)]  # P•/S* and C•/S*
     assert ours.summary.average_elsewhere == pytest.approx(fmean(elsewhere))

@@ -26,6 +26,8 @@ class Summary:
     combos: tuple[Combo, ...]
     cells: tuple[Cell | None, ...]
     development: frozenset[Combo] = frozenset()
+    spread: float | None = None
+    """standard deviation (ddof 1) over seeds of the average over combinations; None unless all cells have all seeds"""
 
     @property
     def present(self) -> dict[Combo, float]:
@@ -96,4 +98,7 @@ def summarize(scores: Scores, combos: Sequence[Combo], development: frozenset[Co
             continue
         spread = stdev(values.values()) if len(values) > 1 else None
         cells.append(Cell(fmean(values.values()), spread, tuple(sorted(values))))
-    return Summary(tuple(combos), tuple(cells), development)
+    seeds = {cell.seeds if cell else () for cell in cells}
+    common = seeds.pop() if len(seeds) == 1 else ()
+    averages = [fmean(scores[combo][seed] for combo in combos) for seed in common]
+    return Summary(tuple(combos), tuple(cells), development, stdev(averages) if len(averages) > 1 else None)

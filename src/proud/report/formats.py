@@ -54,6 +54,12 @@ def cell_text(cell: Cell | None, plus_minus: str, signed: bool = False) -> str:
     return number(cell.mean, signed) + ("" if cell.spread is None else f" {plus_minus}{cell.spread:.1f}")
 
 
+def average_text(line: Line, plus_minus: str) -> str:
+    spread = line.summary.spread
+    over_seeds = "" if spread is None or line.printed else f" {plus_minus}{spread:.1f}"
+    return number(line.average, line.signed) + over_seeds + partial(line)
+
+
 def partial(line: Line) -> str:
     """How many combinations an average is over, where not all are measured."""
     summary = line.summary
@@ -88,7 +94,7 @@ def heads_of(table: ResultTable) -> list[str]:
 def cells_of(table: ResultTable, line: Line, label: str = "{}") -> list[str]:
     cells = [label.format(line.label)]
     cells += [cell_text(cell, "±", line.signed) for cell in line.summary.cells]
-    cells += [number(line.average, line.signed) + partial(line), number(line.std, line.signed)]
+    cells += [average_text(line, "±"), number(line.std, line.signed)]
     if table.development:
         cells.append(number(line.summary.average_elsewhere, line.signed) + partial_elsewhere(line))
     worst = line.summary.worst
@@ -113,23 +119,24 @@ def plain_markdown(text: str) -> str:
 
 
 def csv_text(tables: Sequence[ResultTable]) -> str:
-    """Numbers with full precision; the standard deviation over seeds follows each cell."""
+    """Numbers with full precision; the standard deviation over seeds and their number follow each cell."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     combos, development = tables[0].combos, tables[0].development
     heads = ["table", "source", "method"]
     for labeled, test in combos:
-        heads += [f"{labeled}:{test}", f"{labeled}:{test} seed std"]
-    heads += ["avg", "std", "avg without development cells", "worst", "worst cell", "difference", "cells"]
-    heads += ["cells without development cells", "development cells"]
+        heads += [f"{labeled}:{test}", f"{labeled}:{test} seed std", f"{labeled}:{test} seeds"]
+    heads += ["avg", "avg seed std", "std", "avg without development cells", "worst", "worst cell", "difference"]
+    heads += ["cells", "cells without development cells", "development cells"]
     writer.writerow([safe_cell(head) for head in heads])
     for table in tables:
         for line in table.lines:
             summary, worst = line.summary, line.summary.worst
             row: list[object] = [table.title, "published" if line.published else "ours", line.label]
             for cell in summary.cells:
-                row += ["", ""] if cell is None else [round(cell.mean, 4), _rounded(cell.spread)]
-            row += [_rounded(line.average), _rounded(line.std), _rounded(summary.average_elsewhere)]
+                found = [None, None] if cell is None else [cell.mean, cell.spread]
+                row += [*map(_rounded, found), (cell and len(cell.seeds)) or ""]
+            row += map(_rounded, (line.average, summary.spread, line.std, summary.average_elsewhere))
             row += [_rounded(worst and worst[1]), "" if worst is None else ":".join(worst[0])]
             row += [_rounded(line.difference), len(summary.present), len(summary.elsewhere)]
             row.append(" ".join(":".join(combo) for combo in combos if combo in development))
@@ -171,7 +178,7 @@ def latex(table: ResultTable) -> str:
 
 def _latex_cells(table: ResultTable, line: Line) -> list[str]:
     cells = [tex(line.label)] + [cell_text(cell, r"$\pm$", line.signed) for cell in line.summary.cells]
-    cells += [number(line.average, line.signed) + partial(line), number(line.std, line.signed)]
+    cells += [average_text(line, r"$\pm$"), number(line.std, line.signed)]
     if table.development:
         cells.append(number(line.summary.average_elsewhere, line.signed) + partial_elsewhere(line))
     cells += [number(worst_of(line), line.signed), number(line.difference, signed=True)]
