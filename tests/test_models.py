@@ -52,13 +52,18 @@ def test_without_a_network_only_the_cache_is_asked(monkeypatch: pytest.MonkeyPat
 
     before, seen = constants.HF_HUB_OFFLINE, []
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: seen.append(constants.HF_HUB_OFFLINE) or 1 / 0)
-    for resolve, proxies in ((unknown, {}), (unknown, {"https": "there"}), (lambda *_: [], {})):
+    for resolve, proxies in (
+        (unknown, {}),
+        (unknown, {"no": "here"}),
+        (unknown, {"https": "there"}),
+        (lambda *_: [], {}),
+    ):
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
         monkeypatch.setattr("proud.models.getproxies", lambda proxies=proxies: proxies)
         with pytest.raises(UserError):
             build_net(model_spec("resnet18", 3, 64), weights="auto")
         assert before == constants.HF_HUB_OFFLINE
-    assert seen[::2] == [True, before, before]
+    assert seen[::2] == [True, True, before, before]
 
 
 def test_a_misspelt_tag() -> None:

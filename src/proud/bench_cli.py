@@ -234,7 +234,7 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
         overrides=pairs,
         epochs=budget_epochs(arguments.equal_budget, catalog, run, methods, pairs) if arguments.equal_budget else None,
         note=arguments.note,
-        data=name if arguments.root or name == "embedded" else f"{name} {fingerprint(catalog)}",
+        data=name if catalog.benchmark or name == "embedded" else f"{name} {fingerprint(catalog)}",
     )
     return catalog, plan
 
@@ -272,6 +272,9 @@ def show_tables(arguments: BenchArguments, console: Console) -> int:
     if other := sorted({row["bench"] for row in rows} - {name}):
         console.print(f"Left out, for they are not of {name}: results of {', '.join(other)}", markup=False)
     stem = Path(arguments.out) / "results" if arguments.out else paths[0].with_suffix("") if len(paths) == 1 else None
+    own = stem and stem.with_suffix(".jsonl")
+    if own and own.exists() and own.resolve() not in [path.resolve() for path in paths]:
+        raise UserError(f"{own.parent} has results of its own, whose tables would be lost. Choose another --out.")
     text = write_tables(name, rows, stem, note=arguments.note)
     console.print(text, soft_wrap=True, markup=False, highlight=False)
     if stem is None:

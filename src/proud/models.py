@@ -227,7 +227,7 @@ def from_cache_without_network() -> Iterator[None]:
 
     before = constants.HF_HUB_OFFLINE
     try:
-        if not getproxies():
+        if not getproxies().keys() - {"no"}:
             socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
     except OSError:
         constants.HF_HUB_OFFLINE = True

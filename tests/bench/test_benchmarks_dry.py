@@ -10,7 +10,7 @@ import pytest
 from bench.conftest import write_domains
 from bench.test_queue import Diary, after, run
 from proud.bench.results import read_rows
-from proud.bench_cli import BenchArguments, bench
+from proud.bench_cli import BenchArguments, bench, prepare
 from proud.report.published import PUBLISHED
 
 
@@ -47,3 +47,12 @@ def test_digits_dg_goes_on_although_its_folder_has_moved(
     (row,) = read_rows(Path(arguments().out) / "results.jsonl")
     assert row["images"] == {"syn": 8, "mnist": 8, "mnist_m": 8, "svhn": 16}
     assert row["command"].startswith("proud bench digits-dg --root ROOT") and str(tmp_path) not in str(row)
+
+
+def test_a_folder_is_the_benchmark_by_its_layout_not_by_its_name(
+    arguments: Callable[..., BenchArguments], tmp_path: Path
+) -> None:
+    real = write_domains(tmp_path / "real" / "pacs", tuple(PUBLISHED["pacs"].domains), ["dog", "elephant"], 4)
+    other = write_domains(tmp_path / "other" / "pacs", ("one", "two", "three", "four"), ["a", "b"], 4)
+    assert prepare(arguments(name=str(real), combos="all"))[1].data == "pacs"
+    assert prepare(arguments(name=str(other)))[1].data.startswith("pacs ")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proud.bench.plan import make_plan
-from proud.bench.results import FORMAT, Row, content_of, portable, read_rows
+from proud.bench.results import FORMAT, Row, images_of, portable, read_rows
 from proud.bench_cli import BenchArguments, bench
 from proud.config import RunConfig
 from proud.errors import UserError
@@ -171,6 +171,9 @@ def test_table_only_reads_results_and_runs_nothing(tmp_path: Path, capsys: pytes
     merged = tmp_path / "new" / "merged"
     assert bench(BenchArguments("pacs", table_only=True, results=(half, rest), out=str(merged))) == 0
     assert {path.name for path in merged.iterdir()} == {"results.md", "results.csv", "results.tex"}
+    (merged / "results.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    with pytest.raises(UserError, match="has results of its own"):
+        bench(BenchArguments("pacs", table_only=True, results=(half, rest), out=str(merged)))
     assert bench(BenchArguments("pacs", table_only=True, results=(half,))) == 0
     assert {path.suffix for path in tmp_path.glob("pacs.*")} == {".jsonl", ".md", ".csv", ".tex"}
     with pytest.raises(UserError, match="cannot be read"):
@@ -193,13 +196,18 @@ def test_results_that_contradict_each_other_are_refused() -> None:
 def test_results_of_other_images_are_refused_and_versions_of_code_counted() -> None:
     rows = rows_for("pacs", ["proud"], lambda m, i, s: 80.0, seeds=(2022, 2023))
     for row in rows:
-        others = {f"unlabeled {name}": "x" for name in row["domains"] if name not in (row["labeled"], row["test"])}
-        row |= {"content": others, "images": dict.fromkeys(row["domains"], 10), "code": f"v{row['seed']}"}
+        row |= {
+            "content": dict.fromkeys(row["domains"], "x"),
+            "images": dict.fromkeys(row["domains"], 10),
+            "code": f"v{row['seed']}",
+        }
     (table,) = make_tables("pacs", rows)
     assert any("2 versions of the method's code made these runs" in line for line in table.footer)
+    without = [row | {"code": None} if row["seed"] == 2022 else row for row in rows]
+    assert any("2 versions" in line for line in make_tables("pacs", without)[0].footer)
     rows[-1]["images"] = rows[-1]["images"] | {rows[-1]["labeled"]: 9}  # how many are held out may differ
     make_tables("pacs", rows)
-    for key, value in (("images", dict.fromkeys(rows[0]["domains"], 9)), ("content", {next(iter(others)): "y"})):
+    for key, value in (("images", dict.fromkeys(rows[0]["domains"], 9)), ("content", {"photo": "y"})):
         with pytest.raises(UserError, match=r"other images, though of the same name \(.*\)\. Show them in tables"):
             make_tables("pacs", [*rows[:-1], rows[-1] | {key: value}])
 
@@ -243,10 +251,9 @@ def test_a_line_with_odd_parts_is_named(tmp_path: Path, odd: dict[str, Any]) -> 
 
 
 def test_a_run_of_an_earlier_version_tells_no_content() -> None:
-    domains = {"a": {"role": "labeled"}, "b": {"role": "unlabeled"}, "c": {"role": "test"}}
-    assert content_of({"domains": domains}) == {}
-    task = {"domains": domains, "content": {"a": "1", "b": "2"}, "test_content": "3"}
-    assert content_of(task) == {"labeled a": "1", "unlabeled b": "2", "test c": "3"}
+    domains = {"a": {"images": 3}, "b": {"images": 4}}
+    assert images_of({"domains": domains}) == {"images": {"a": 3, "b": 4}, "content": {}}
+    assert images_of({"domains": domains, "pictures": {"a": "1", "b": "2"}})["content"] == {"a": "1", "b": "2"}
 
 
 def test_runs_that_went_wrong_are_counted_below_the_table() -> None:

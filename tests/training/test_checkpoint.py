@@ -158,6 +158,32 @@ def test_going_on_with_changed_code_is_told(tmp_path: Path, monkeypatch: pytest.
     path.write_text(json.dumps(about | {"code": "0123456789ab"}))
     with pytest.warns(UserWarning, match=r"The code of erm has changed since the run in .* began"):
         go(tmp_path, resume=True)
+    assert json.loads(path.read_text())["code"] == f"0123456789ab {about['code']}"
+
+
+@pytest.mark.parametrize("commit", ["older", "same"])
+def test_going_on_with_a_run_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    begin(tmp_path, monkeypatch)
+    path = tmp_path / "run.json"
+    about = json.loads(path.read_text())
+    code = about.pop("code")
+    path.write_text(json.dumps(about | ({"commit": "older"} if commit == "older" else {})))
+    go(tmp_path, resume=True)
+    told = any("code of erm has changed" in str(warning.message) for warning in recwarn)
+    assert told == (commit == "older")
+    assert json.loads(path.read_text()).get("code", "") == (f"earlier {code}" if told else "")
+
+
+def test_resuming_with_other_test_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(tmp_path, monkeypatch)
+    path = tmp_path / "run.json"
+    about = json.loads(path.read_text())
+    about["task"]["test_content"] = "another"
+    path.write_text(json.dumps(about))
+    with pytest.raises(UserError, match="the test domain: other images or labels"):
+        go(tmp_path, resume=True)
 
 
 def test_resuming_with_other_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,9 @@ class _Engine:
         except Exception as error:  # Ray gave up: retries are spent, or the program itself is broken there
             answer = {"error": f"Ray gave up on it: {str(error).strip().splitlines()[0]}"}
         if "row" in answer:
+            answer |= self.add(answer["row"])
+        if "row" in answer and "error" not in answer:
             row: Row = answer["row"]
-            self.results.add(row)
             shutil.rmtree(Path(self.place.folder) / "runs" / job.name / "checkpoints", ignore_errors=True)
             self.view.finished(job, row)
         elif "error" in answer:
@@ -170,7 +171,15 @@ class _Engine:
         except Exception:  # cancelled
             return
         if "row" in answer:
-            self.results.add(answer["row"])
+            self.add(answer["row"])
+
+    def add(self, row: Row) -> dict[str, str]:
+        """A result that does not belong here is that job's failure; the others go on."""
+        try:
+            self.results.add(row)
+        except UserError as error:
+            return {"error": str(error)}
+        return {}
 
 
 # ---- on the cluster

@@ -128,9 +128,7 @@ def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], 
         found[f"{name}_last"] = [record[name] for record in last if name in record]
     found |= {name: result[name] for name in ("epochs", "domains_first", "domains_last", "warnings") if name in result}
     seconds = sum(value for timing in timings for value in timing.values() if isinstance(value, float))
-    images = {name: domain["images"] for name, domain in about["task"]["domains"].items()}
-    found |= {"seconds": round(seconds, 2), "images": images, "skipped": len(about["task"]["skipped"])}
-    found |= {"content": content_of(about["task"])}
+    found |= {"seconds": round(seconds, 2), **images_of(about["task"]), "skipped": len(about["task"]["skipped"])}
     found |= {name: about.get(name) for name in ("commit", "code", "versions", "device", "threads")}
     found |= {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command(plan, job)}
     if records and (shared := records[-1].get("shared_with")):
@@ -160,12 +158,11 @@ def command(plan: Plan, job: Job) -> str:
 # ---- images
 
 
-def content_of(task: Row) -> dict[str, str]:
-    """Which images each domain has in its role; tells other ones under the same names apart."""
-    roles = {name: domain["role"] for name, domain in task["domains"].items()}
-    found = {f"{roles[name]} {name}": value for name, value in task.get("content", {}).items()}
-    test = task.get("test_content")  # runs that began with an earlier version have none
-    return found | {f"test {name}": test for name, role in roles.items() if role == "test" and test}
+def images_of(task: Row) -> Row:
+    """How many images each domain has, and digests that tell others under the same names apart (runs that began with
+    an earlier version have none)."""
+    counts = {name: domain["images"] for name, domain in task["domains"].items()}
+    return {"images": counts, "content": task.get("pictures", {})}
 
 
 def counts_of(row: Row) -> dict[str, int]:

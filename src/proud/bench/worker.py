@@ -25,7 +25,7 @@ from proud.bench.results import (
     Row,
     check_same_images,
     check_same_settings,
-    content_of,
+    images_of,
     make_row,
     portable,
 )
@@ -152,6 +152,7 @@ def work(
                             continue
                         view.started(job)
                         row = run_job(sharer, job, left, options, partial(watch, job, view, deadline))
+                        results.add(row)
                     except Stopped:
                         return Outcome("time" if deadline() else "signal", failures)
                     except Exception as error:  # the others need not wait until somebody looks at this one
@@ -161,7 +162,6 @@ def work(
                         failures[job.key] = str(told)
                         view.failed(job, told)
                         break
-                    results.add(row)
                     shutil.rmtree(folder / "runs" / job.name / "checkpoints", ignore_errors=True)
                     view.finished(job, row)
                     break
@@ -203,7 +203,7 @@ def run_job(sharer: Sharer, job: Job, left: Sequence[Job], options: Options, wat
         else:
             task = sharer.tasks(run)
             known = Results(sharer.folder / "results.jsonl").rows()
-            check_same_images([*known, job.key._asdict() | {"content": content_of(task.report)}])
+            check_same_images([*known, job.key._asdict() | images_of(task.report)])
             sharing = sharer.sharing(job, left)
             result = train(run, job.settings, here, task=task, watch=watch, sharing=sharing)
     finally:

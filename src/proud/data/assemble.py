@@ -110,6 +110,8 @@ def build_task(
     for files in (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else [])):
         if square == "middle":
             catalog.tell(cut_off(catalog, files), "cut off", files.name)
+    every = {roles.labeled.name: labeled} | {domain.name: reader.ordered(domain) for domain in roles.unlabeled}
+    every |= {roles.test.name: test_rows} if roles.test else {}
     hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
     trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
     seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
@@ -124,6 +126,7 @@ def build_task(
         catalog.tell(text, "also learned from", roles.labeled.name, test.name)
     report = {
         "data": where(catalog),
+        "benchmark": catalog.benchmark,
         "size": size,
         "square": square,
         "stored_side": reader.side,
@@ -131,6 +134,7 @@ def build_task(
         "domains": _domain_report(training_domain, validation, hidden, test),
         "content": {training_domain.name: digest(f"{row.content} {row.entry.label}" for row in labeled)}
         | {domain.name: digest(domain.ids) for domain, _ in hidden},
+        "pictures": {name: digest(row.content for row in rows) for name, rows in every.items()},
         "test_content": digest(f"{row.content} {row.entry.label}" for row in test_rows) if test else None,
         "skipped": [file._asdict() for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
@@ -206,12 +210,17 @@ class _Reader:
     asked: Asked | None = None
     bad: list[BadFile] = field(default_factory=list)
     mapped: dict[str, tuple[list[Row], MappedDomain]] = field(default_factory=dict)
+    hashed: dict[str, list[Row]] = field(default_factory=dict)
 
     def ordered(self, domain: DomainFiles) -> list[Row]:
         """All images of a domain by content, so that no name and no folder has a say in the order."""
         if self._is_mapped(domain):
             return self._map(domain)[0]
-        return self._hash(domain) if self.cache is None else self._whole(domain).rows
+        if self.cache is not None:
+            return self._whole(domain).rows
+        if domain.name not in self.hashed:
+            self.hashed[domain.name] = self._hash(domain)
+        return self.hashed[domain.name]
 
     def readable(self, rows: list[Row]) -> list[Row]:
         """Without the files that were found to be bad."""

@@ -76,7 +76,7 @@ def benchmark_catalog(name: str, root: Path | str) -> Catalog:
         ]
         if without:
             raise UserError(f"{benchmark.name} in {top}: no {split} images of {', '.join(without)}. {benchmark.layout}")
-    return Catalog(benchmark.name, top, domains, held_out=HELD_OUT if unsplit else None)
+    return Catalog(benchmark.name, top, domains, held_out=HELD_OUT if unsplit else None, benchmark=True)
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ class Catalog:
     root: Path | None
     domains: dict[str, DomainFiles]
     held_out: float | None = None
+    benchmark: bool = False
+    """a public benchmark in its own layout, rather than a folder that has its name"""
     ignored_links: tuple[str, ...] = field(default=())
     notices: dict[str, str] = field(default_factory=dict)
     """domain → what is odd about its folder, in a sentence; a link in place of a domain is one without images"""

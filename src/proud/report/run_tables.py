@@ -115,8 +115,9 @@ def _cells(published: PublishedTable, values: Sequence[float], combos: Sequence[
 def benchmark_of(run: Run) -> str:
     from proud.data.layouts import find_benchmark
 
-    known = find_benchmark(str(run.config["data"])) if run.config.get("root") else None  # not a folder with its name
-    name = known.name if known else ""
+    known = find_benchmark(str(run.config["data"]))
+    its_own = run.about["task"].get("benchmark", bool(run.config.get("root")))  # rather than a folder with its name
+    name = known.name if known and its_own else ""
     return name if name in PUBLISHED and run.combination in PUBLISHED[name].combos else ""
 
 

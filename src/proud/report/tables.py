@@ -191,9 +191,9 @@ def footer(
             f"{method}: runs per seed {runs}; {epochs(own)}; commit {', '.join(made['commit'])}; "
             f"{', '.join(made['device'])}; {hours:.2f} h of wall time."
         )
-        versions = len({row["code"] for row in own if row.get("code")})
-        if versions > 1:
-            lines[-1] += f" {versions} versions of the method's code made these runs."
+        versions = {version for row in own for version in (row.get("code") or "earlier").split()}
+        if len(versions) > 1:
+            lines[-1] += f" {len(versions)} versions of the method's code made these runs."
         if wrong := sum(bool(row.get("warnings")) for row in own):
             lines[-1] += (
                 f" {wrong} of {len(own)} runs ended with a warning: nothing learned, or one class for all of a site."

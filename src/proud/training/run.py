@@ -205,14 +205,23 @@ def build(
         task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision, group=group
     )
     method = method_class(run.method)(method_config, context)
-    code = code_version(run.method)
-    if (before or {}).get("code", code) != code and group.rank == 0:
-        warnings.warn(f"The code of {run.method} has changed since the run in {folder} began.", stacklevel=2)
-    about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads, "code": code}
-    about |= environment(device)
+    about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads}
+    about |= {"code": code_version(run.method), **environment(device)}
+    if before is not None and group.rank == 0:
+        note_changed_code(folder, before, about)
     if group.size > 1:
         about["processes"] = group.size
     return task, method, about
+
+
+def note_changed_code(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """A run that goes on with other code than it began with says so, and its run.json names both."""
+    was = before.get("code") or ("" if before.get("commit") == now["commit"] else "earlier")
+    if not was or was.split()[-1] == now["code"]:
+        return
+    method = before["config"].get("method")
+    warnings.warn(f"The code of {method} has changed since the run in {folder} began.", stacklevel=2)
+    write_json(folder / "run.json", before | {"code": f"{was} {now['code']}"})
 
 
 def check_known(task: Task, method: str) -> None:
