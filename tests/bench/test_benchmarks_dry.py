@@ -50,9 +50,11 @@ def test_digits_dg_goes_on_although_its_folder_has_moved(
 
 
 def test_a_folder_is_the_benchmark_by_its_layout_not_by_its_name(
-    arguments: Callable[..., BenchArguments], tmp_path: Path
+    arguments: Callable[..., BenchArguments], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = write_domains(tmp_path / "real" / "pacs", tuple(PUBLISHED["pacs"].domains), ["dog", "elephant"], 4)
-    other = write_domains(tmp_path / "other" / "pacs", ("one", "two", "three", "four"), ["a", "b"], 4)
-    assert prepare(arguments(name=str(real), combos="all"))[1].data == "pacs"
-    assert prepare(arguments(name=str(other)))[1].data.startswith("pacs ")
+    write_domains(tmp_path / "real" / "pacs", tuple(PUBLISHED["pacs"].domains), ["dog", "elephant"], 4)
+    write_domains(tmp_path / "other" / "pacs", ("one", "two", "three", "four"), ["a", "b"], 4)
+    for folder, known in (("real", True), ("other", False)):
+        monkeypatch.chdir(tmp_path / folder)
+        data = prepare(arguments(name="pacs", combos="all"))[1].data
+        assert data == "pacs" if known else data.startswith("pacs ")
