@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from explore_tables import class_mix, cut_off, explored, explored_baselines, labelers, line_drawings
+from explore_tables import class_mix, class_mix_rule, cut_off, explored, explored_baselines, labelers, line_drawings
 from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from table_text import ROOT, read, source, table
 from trust_tables import diagnosis_table, label_next_table, trust_table
@@ -226,6 +226,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "explore-baselines": explored_baselines,
     "explore-pacs": lambda: explored("pacs"),
     "class-mix": class_mix,
+    "class-mix-rule": class_mix_rule,
     "cut-off": cut_off,
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),

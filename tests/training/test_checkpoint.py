@@ -180,9 +180,10 @@ def test_resuming_with_other_test_images_is_refused(tmp_path: Path, monkeypatch:
     begin(tmp_path, monkeypatch)
     path = tmp_path / "run.json"
     about = json.loads(path.read_text())
-    about["task"]["test_content"] = "another"
+    (test,) = (name for name, domain in about["task"]["domains"].items() if domain["role"] == "test")
+    about["task"]["content"][test] = "another"
     path.write_text(json.dumps(about))
-    with pytest.raises(UserError, match="the test domain: other images or labels"):
+    with pytest.raises(UserError, match=f"{test}: other images or labels"):
         go(tmp_path, resume=True)
 
 

@@ -140,16 +140,15 @@ class _Engine:
             answer = {"error": f"Ray gave up on it: {str(error).strip().splitlines()[0]}"}
         if "row" in answer:
             answer |= self.add(answer["row"])
-        if "row" in answer and "error" not in answer:
-            row: Row = answer["row"]
-            shutil.rmtree(Path(self.place.folder) / "runs" / job.name / "checkpoints", ignore_errors=True)
-            self.view.finished(job, row)
-        elif "error" in answer:
+        if "error" in answer:
             if is_general(answer["error"], job, self.failures):
                 self.fatal = UserError(answer["error"])
                 return
             self.failures[job.key] = answer["error"]
             self.view.failed(job, UserError(answer["error"]))
+        elif "row" in answer:
+            shutil.rmtree(Path(self.place.folder) / "runs" / job.name / "checkpoints", ignore_errors=True)
+            self.view.finished(job, answer["row"])
         else:  # held by another bench, or by work it shares: it is asked for again, unless its line is there by then
             time.sleep(LOOK_SECONDS)
 

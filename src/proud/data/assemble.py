@@ -133,9 +133,9 @@ def build_task(
         "classes": list(roles.classes),
         "domains": _domain_report(training_domain, validation, hidden, test),
         "content": {training_domain.name: digest(f"{row.content} {row.entry.label}" for row in labeled)}
-        | {domain.name: digest(domain.ids) for domain, _ in hidden},
+        | {domain.name: digest(domain.ids) for domain, _ in hidden}
+        | ({test.name: digest(f"{row.content} {row.entry.label}" for row in test_rows)} if test else {}),
         "pictures": {name: digest(row.content for row in rows) for name, rows in every.items()},
-        "test_content": digest(f"{row.content} {row.entry.label}" for row in test_rows) if test else None,
         "skipped": [file._asdict() for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
         "test_images_also_in_training": seen_before,
