@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from proud.bench_cli import BenchArguments
@@ -28,6 +29,11 @@ def write_domains(
             for number in range(per_class):
                 Image.fromarray(random.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(folder / f"{number}.png")
     return root
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

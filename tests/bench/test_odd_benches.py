@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-import torch
 from test_queue import rows_of
 
 from bench.conftest import write_domains
@@ -19,11 +18,6 @@ from proud.data.catalog import REPORT_MARK
 from proud.errors import UserError
 
 Make = Callable[..., BenchArguments]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def test_what_two_domains_cannot_do_stops_no_other_combination(tmp_path: Path, arguments: Make) -> None:

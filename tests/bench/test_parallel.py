@@ -90,7 +90,6 @@ class Silent:
 
 
 def test_neighbours_change_nothing(arguments: Make, tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     found = {}
     for parallel in (1, 3):
         one = arguments(

@@ -28,7 +28,6 @@ BOTH: dict[str, Any] = {"methods": "erm,proud", "epochs": 5, "pretrain_epochs": 
 
 @pytest.fixture(autouse=True)
 def same_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     monkeypatch.setenv("PROUD_COMMIT", "tested")
 
 

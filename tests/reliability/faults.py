@@ -78,16 +78,16 @@ def two_processes(site: Site, out: Path) -> str:
 
 def _vanish(data: Path) -> None:
     """Between finding the images and reading them."""
-    from proud.data import assemble
+    from proud.data import reader
 
-    real = assemble.hash_all
+    real = reader.hash_all
 
     def hash_all(*arguments: Any, **more: Any) -> list[str]:
         if data.exists():
             data.rename(data.with_name("elsewhere"))
         return real(*arguments, **more)
 
-    assemble.hash_all = hash_all
+    reader.hash_all = hash_all
 
 
 def data_gone_before_decoding(site: Site, out: Path) -> str:

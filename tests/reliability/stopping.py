@@ -16,7 +16,7 @@ from undisturbed import FLAGS, Fault, Site, clear_message, read, slow
 
 MOMENTS: dict[str, tuple[str, str, float, str]] = {
     # which function is slow, and for how many seconds; what is there when the run has come so far
-    "reading images": ("proud.data.assemble", "hash_all", 20.0, ""),
+    "reading images": ("proud.data.reader", "hash_all", 20.0, ""),
     "decoding images": ("proud.data.store", "_decode_pixels", 1.0, ""),
     "the first epoch": ("proud.methods.base", "Method.step", 20.0, "run.json"),
     "pseudo-labelling": ("proud.methods.proud", "ProUD.pseudo_label", 20.0, "records.jsonl"),

@@ -31,9 +31,10 @@ from proud.bench.results import (
 )
 from proud.bench.sharing import Facts, Families, Sharer, facts_of, half_done_first
 from proud.config import Options, RunConfig, flat
-from proud.data.assemble import Cache, assemble
+from proud.data.assemble import assemble
 from proud.data.catalog import Catalog
 from proud.data.domain import Task
+from proud.data.reader import Cache
 from proud.errors import UserError
 from proud.models import model_spec
 from proud.training.folder import read_result, read_run, refuse_difference
