@@ -11,7 +11,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from explore_tables import class_mix, class_mix_rule, cut_off, explored, explored_baselines, labelers, line_drawings
+from explore_tables import (
+    choices,
+    cut_off,
+    explored,
+    explored_baselines,
+    labelers,
+    line_drawings,
+    recipes,
+    short_pretraining,
+)
 from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from table_text import ROOT, read, source, table
 from trust_tables import diagnosis_table, label_next_table, trust_table
@@ -185,7 +194,12 @@ def bars() -> str:
             "≥ −1",
             "met" if gaps[lowest] >= -1 else "**missed**",
         ],
-        ["the six cells where SYN is only unlabeled (stretch)", f"{sum(six) / len(six):.1f}", "≥ 71.9", "–"],
+        [
+            "the six cells where SYN is only unlabeled (stretch)",
+            f"{sum(six) / len(six):.1f}",
+            "≥ 71.9",
+            "met" if sum(six) / len(six) >= 71.9 else "–",
+        ],
     ]
     return table(["measure", "measured", "bar", ""], rows)
 
@@ -225,8 +239,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "line-drawings": line_drawings,
     "explore-baselines": explored_baselines,
     "explore-pacs": lambda: explored("pacs"),
-    "class-mix": class_mix,
-    "class-mix-rule": class_mix_rule,
+    "choices": choices,
+    "recipes": recipes,
+    "short-pretraining": short_pretraining,
     "cut-off": cut_off,
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),

@@ -60,52 +60,81 @@ def domains_of(point: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: value for name, value in point.items() if isinstance(value, dict) and "classifier" in value}
 
 
-RULE_EPOCHS = (8, 10, 12)
+LOOKS = {"pacs": (8, 10, 12), "digits-dg": (50, 75, 100)}  # the epochs that a rule is about
+AGAINST = {"even": "base", "nou": "even", "th": "even"}
+CHANGES = {"even": "`class_mix` `even`", "nou": "`udmix` off", "th": "`threshold` 0.15"}
 
 
-def class_mix_rule() -> str:
-    """What the choice of `class_mix` was made by: its gain on the development cells, over the last looks."""
-    found: dict[tuple[str, bool], dict[str, float]] = {}
-    for run in read("explore/pacs.jsonl"):
-        name, seen = run["variant"].get("name"), {point["epoch"]: point["test_accuracy"] for point in run["trail"]}
-        if name in ("base", "even"):
-            mean = sum(seen[epoch] for epoch in RULE_EPOCHS) / len(RULE_EPOCHS)
-            found.setdefault((run["cell"], "rarest" in run), {})[name] = mean
+def choices() -> str:
+    """What settings were chosen by: their gains on the development cells, over the last looks."""
     rows = []
-    for (cell, thinned), values in found.items():
-        base, even = values["base"], values["even"]
-        classes = "thinned" if thinned else "as they are"
-        rows.append([cell, classes, f"{base:.1f}", f"{even:.1f}", f"{even - base:+.2f}"])
-    told = f"\n`benchmarks/results/explore/pacs.jsonl`, mean of epochs {', '.join(map(str, RULE_EPOCHS))}, seed 7.\n"
-    return table(["cell", "labeled classes", "`labeled`", "`even`", "gain"], rows) + told
-
-
-def class_mix() -> str:
-    """PACS with classes expected alike, beside the row that is in the main table."""
-    before, even = (
-        {
-            (run["labeled"], run["test"]): 100 * run["test_accuracy"]
-            for run in read(name)
-            if run["method"] == "proud-plus"
-        }
-        for name in ("pacs.jsonl", "pacs-even.jsonl")
+    for data, epochs in LOOKS.items():
+        found: dict[tuple[str, str, bool], dict[str, float]] = {}
+        for run in read(f"explore/{data}.jsonl"):
+            seen = {point["epoch"]: point["test_accuracy"] for point in run["trail"]}
+            if set(epochs) <= set(seen):
+                mean = sum(seen[epoch] for epoch in epochs) / len(epochs)
+                found.setdefault((run["commit"], run["cell"], "rarest" in run), {})[run["variant"]["name"]] = mean
+        for (_, cell, thinned), values in found.items():
+            for name, before in AGAINST.items():
+                if name in values and before in values:
+                    where = f"{cell}, labeled classes thinned" if thinned else cell
+                    gain = values[name] - values[before]
+                    rows.append([CHANGES[name], where, f"{values[before]:.1f}", f"{values[name]:.1f}", f"{gain:+.2f}"])
+    rows.sort(key=lambda row: list(CHANGES.values()).index(row[0]))
+    looks = "; ".join(f"`explore/{data}.jsonl`: mean of epochs {', '.join(map(str, at))}" for data, at in LOOKS.items())
+    return (
+        table(["setting", "cell", "without", "with", "gain"], rows) + f"\nIn `benchmarks/results`, seed 7. {looks}.\n"
     )
-    both = [cell for cell in before if cell in even]
-    rows = [
-        [
-            " → ".join(cell).replace("_", " ") + (" †" if cell in DEVELOPMENT["pacs"] else ""),
-            f"{before[cell]:.1f}",
-            f"{even[cell]:.1f}",
-            f"{even[cell] - before[cell]:+.1f}",
+
+
+RECIPES = ("`labeled`, 0.35", "`even`, 0.35", "`even`, 0.15")  # class_mix, threshold
+RECIPE_FILES = {
+    "pacs": ("pacs-plus-labeled.jsonl", "pacs-even.jsonl", "pacs.jsonl"),
+    "digits-dg": ("digits-plus-labeled.jsonl", None, "digits-dg.jsonl"),
+}
+
+
+def recipes() -> str:
+    """`proud-plus` before and after its last two choices, cell by cell, with a reported seed."""
+    rows = []
+    for data, files in RECIPE_FILES.items():
+        found = [
+            {
+                (run["labeled"], run["test"]): 100 * run["test_accuracy"]
+                for run in (read(file) if file else ())
+                if run["method"] == "proud-plus" and run["seed"] == 2022
+            }
+            for file in files
         ]
-        for cell in both
-    ]
-    means = [sum(found[cell] for cell in both) / len(both) for found in (before, even)]
-    rows.append([f"mean of these {len(both)}", *(f"{mean:.1f}" for mean in means), f"{means[1] - means[0]:+.1f}"])
-    told = (
-        f"\n`benchmarks/results/pacs-even.jsonl`, {len(even)} of {len(before)} runs, seed 2022; †: development cells.\n"
-    )
-    return table(["cell", "`labeled`", "`even`", "difference"], rows) + told
+        for cell in found[0]:
+            mark = " †" if cell in DEVELOPMENT[data] else ""
+            values = [f"{each[cell]:.1f}" if each else "–" for each in found]
+            rows.append([" → ".join(cell).replace("_", " ") + mark, *values])
+        means = [f"**{sum(each.values()) / len(each):.1f}**" if each else "–" for each in found]
+        rows.append([f"**mean of {len(found[0])}**", *means])
+    names = ", ".join(f"`{file}`" for files in RECIPE_FILES.values() for file in files if file)
+    told = f"\n{names} in `benchmarks/results`, seed 2022; †: development cells.\n"
+    return table(["cell", *RECIPES], rows) + told
+
+
+def short_pretraining() -> str:
+    """`proud` with and without UDMix after pretrainings of two lengths."""
+    rows = []
+    for name in ("pacs.jsonl", "pacs-short-pretraining.jsonl"):
+        for run in read(name):
+            if (run["labeled"], run["test"]) != ("sketch", "photo") or run["method"] not in ("proud", "proud-no-udmix"):
+                continue
+            config = run["config"]["method_config"]
+            first, last = (
+                ", ".join(f"{domain} {100 * signals['accuracy']:.0f}" for domain, signals in run[when].items())
+                for when in ("domains_first", "domains_last")
+            )
+            rows.append(
+                [str(config["pretrain_epochs"]), run["method"], first, last, f"{100 * run['test_accuracy']:.1f}"]
+            )
+    header = ["epochs of pretraining", "method", "pseudo-labels right, %: first epoch", "last epoch", "photo, %"]
+    return table(header, rows) + "\n`pacs.jsonl`, `pacs-short-pretraining.jsonl` in `benchmarks/results`, seed 2022.\n"
 
 
 def cut_off() -> str:

@@ -58,10 +58,6 @@ def nowhere(model: str) -> Context:
     )
 
 
-# what is off by default
-MORE: dict[str, dict[str, Any]] = {"proud-plus": {"class_mix": "even"}}
-
-
 def index_without_values(labels: torch.Tensor, classes: int) -> ops.ClassIndex:
     return ops.ClassIndex(labels, labels[:classes], labels[:classes])
 
@@ -84,7 +80,7 @@ def test_a_step_never_waits_for_the_device(name: str, model: str, monkeypatch: p
     for module in (lazy.torch, torch):  # there is no autocast for this device
         monkeypatch.setattr(module, "autocast", lambda *args, **kwargs: nullcontext())
     monkeypatch.setattr(lazy.ops, "class_index", index_without_values)  # built once, and looks at the labels
-    method = toy_method(name, nowhere(model), batch_size=BATCH, **MORE.get(name, {}))
+    method = toy_method(name, nowhere(model), batch_size=BATCH)
     for module in method.modules().values():
         module.train()
     for stage in kinds(method):
@@ -108,7 +104,7 @@ def test_the_watch_sees_what_it_must() -> None:
 @pytest.mark.parametrize("name", {where: name for name, (where, fixed) in METHODS.items() if not fixed}.values())
 def test_losses_trace_into_one_graph(name: str) -> None:
     torch._dynamo.reset()
-    method = toy_method(name, toy_context(), **MORE.get(name, {}))
+    method = toy_method(name, toy_context())
     for stage in kinds(method):
         if stage.name.startswith("adapt"):
             continue  # EID's adaptation is a step of several updates and has no `losses`

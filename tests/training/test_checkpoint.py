@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from PIL import Image
 
 from proud.config import Options, RunConfig
 from proud.errors import UserError
+from proud.methods import method_config
 from proud.training import files, loop
 from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
 from proud.training.files import replacing, write_json
+from proud.training.folder import completed, config_difference
 from proud.training.loop import Stopped
 from proud.training.records import Records
 from proud.training.run import train
@@ -331,3 +334,10 @@ def test_a_setting_that_an_older_run_does_not_name_had_its_default(tmp_path: Pat
     (tmp_path / "run.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match="no_more: True → None"):
         train(toy_run("proud", task), settings, options, task=task)
+
+
+def test_a_default_that_has_changed_is_not_an_older_run_s() -> None:
+    then: dict[str, Any] = {"method": "proud-plus", "method_config": {"threshold": 0.35}}
+    now = {"method": "proud-plus", "method_config": asdict(method_config("proud-plus"))}
+    differing = config_difference(completed(then), completed(now))
+    assert differing == ["class_mix: labeled → even", "threshold: 0.35 → 0.15"]

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
+    threshold: float = 0.15
+    """above this, the mixing ratio is drawn from U(0, 1); the paper's is 0.35"""
     alpha: float = 1.0
     """weight of the prototype merging loss"""
     center: bool = True
@@ -40,7 +42,7 @@ class ProUDPlusConfig(ProUDConfig):
     """weight of the classifier's own opinion in the pseudo-labels"""
     balance: float = 0.25
     """how much classes that come up more often than in the expected class mix are held back (0 to 1)"""
-    class_mix: Literal["labeled", "even"] = "labeled"
+    class_mix: Literal["labeled", "even"] = "even"
     """how often classes are expected to come up elsewhere: as in the labeled domain, or all alike; then losses also
     make up for classes that come up more often than others in what is learned from"""
     pml_tau: float = 0.1

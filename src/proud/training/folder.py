@@ -59,12 +59,15 @@ def check_folder(folder: Path, config: dict[str, Any], options: Options) -> dict
     return None
 
 
+EARLIER = {"proud-plus": {"class_mix": "labeled"}}  # defaults that have changed since there are runs without them
+
+
 def completed(config: dict[str, Any]) -> dict[str, Any]:
     """A setting that an older run does not name had its default; one that is no more, and was off, had no effect."""
     name, own = str(config.get("method", "")), config.get("method_config", {})
     if not isinstance(own, dict):  # damaged: whoever compares it sees that
         return config
-    known = asdict(method_config(name)) if name in METHODS else {}
+    known = asdict(method_config(name)) | EARLIER.get(name, {}) if name in METHODS else {}
     own = {key: value for key, value in own.items() if value or key in known or not known}
     return asdict(RunConfig()) | config | {"method_config": known | own}
 
