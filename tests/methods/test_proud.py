@@ -134,7 +134,7 @@ def test_plus_centres_every_domain_and_asks_the_classifier_too(classifier: float
 
 
 def test_plus_weights_the_merging_loss_by_certainty() -> None:
-    method, _ = build("proud-plus", center=False, labeled_weight=0.5, pml_tau=0.2)
+    method, _ = build("proud-plus", center=False, labeled_weight=0.5, pml_tau=0.2, class_mix="labeled")
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(8, method.net.num_features, generator=generator).abs()
     labels, rows = torch.tensor([0, 1, 2, 3]), torch.arange(4)
@@ -160,7 +160,7 @@ def test_plus_with_an_even_class_mix_makes_up_for_what_it_learns_from() -> None:
     assert torch.equal(method.expected, torch.full_like(method.expected, 1 / classes))
     fresh = method_class("proud-plus")(method.config, method.context)
     torch.testing.assert_close(fresh.learned(logits), logits + ops.log_class_mix(labels, classes))
-    plain, _ = build("proud-plus")
+    plain, _ = build("proud-plus", class_mix="labeled")
     assert plain.learned(logits) is logits
     torch.testing.assert_close(plain.expected, torch.bincount(labels, minlength=classes) / len(labels))
 

@@ -153,5 +153,9 @@ def test_label_next_balances_classes_without_the_classifier_too(normed: tuple[Pa
     balances = "balance" in settings
     settings |= {"classifier": 0.0, "balance": 1.0} if balances else {}
     skewed = torch.cat([labels, torch.full((400,), 2)])
-    even, more = (judge(model, task.training.unlabeled[1], mix)[1].bincount(minlength=4) for mix in (labels, skewed))
-    assert more[2] > even[2] if balances else torch.equal(more, even)
+    for class_mix, followed in (("labeled", True), ("even", False)):
+        settings |= {"class_mix": class_mix} if balances else {}
+        even, more = (
+            judge(model, task.training.unlabeled[1], mix)[1].bincount(minlength=4) for mix in (labels, skewed)
+        )
+        assert more[2] > even[2] if balances and followed else torch.equal(more, even)
