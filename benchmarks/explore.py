@@ -112,7 +112,7 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
             domain["prototype_cosine"] = round(off.mean().item(), 3)
             ratio = ops.certainty_ratio(found.uncertainty, method.config.tau_ratio)
             domain["lambda"] = round(ratio.mean().item(), 3)
-            domain["certain"] = round((ratio > method.config.threshold).float().mean().item(), 3)
+            domain["certain"] = round((ratio > method.threshold).float().mean().item(), 3)
         row[name] = domain
     return row
 

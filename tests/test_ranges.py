@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proud import ranges
+from proud.config import RunConfig, check_kinds
 from proud.errors import UserError
 from proud.methods import METHODS, method_class, method_config
 
@@ -56,3 +57,17 @@ def test_what_could_only_end_in_nonsense_is_refused(method: str, name: str, valu
 def test_a_setting_of_ones_own_method_must_be_finite() -> None:
     assert not ranges.out_of_range("mine", -7.5)
     assert ranges.out_of_range("mine", float("nan")) == "a finite number"
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [("proud-plus", "class_mix", "Even"), ("proud", "schedule", "cos"), ("proud", "dapp_bn", None)],
+)
+def test_a_word_that_is_no_choice_is_refused(method: str, name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"--{name.replace('_', '-')} is \w+ or \w+, got {value!r}"):
+        check_kinds(method_config(method, **{name: value}))
+
+
+def test_a_run_s_words_are_looked_at_too() -> None:
+    with pytest.raises(UserError, match="--precision is auto, fp32 or bf16, got 'fp16'"):
+        check_kinds(RunConfig(precision="fp16"))  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tyro.conf import FlagCreatePairsOff, arg
 
@@ -157,8 +157,10 @@ def check(run: RunConfig, method: MethodConfig, options: Options | None = None) 
 
 def check_kinds(settings: RunConfig | MethodConfig) -> None:
     """Those from Python may be anything."""
-    if isinstance(settings, RunConfig) and settings.square not in SQUARES:
-        raise UserError(f"--square is {', '.join(SQUARES[:-1])} or {SQUARES[-1]}, got {settings.square!r}.")
+    for name, kind in get_type_hints(type(settings)).items():
+        words, value = get_args(kind), getattr(settings, name)
+        if get_origin(kind) is Literal and value not in words:
+            raise UserError(f"{flag(name)} is {', '.join(words[:-1])} or {words[-1]}, got {value!r}.")
     for field in fields(settings):
         kind = str(field.type).removeprefix("Annotated[").partition(",")[0].replace("Switch", "bool")
         value, kinds = getattr(settings, field.name), KINDS.get(kind)

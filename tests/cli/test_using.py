@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from PIL import Image
 
 from cli.conftest import train
 from proud import cli
+from proud.deploy import reading
 from proud.deploy.evaluate import evaluate_domain, is_own_data
 from proud.deploy.predict import load_model
 from proud.errors import UserError
@@ -167,6 +169,44 @@ def test_the_same_data_is_known_by_any_path(
     assert told == (place != "other")
 
 
+def test_other_images_under_the_same_path_are_not_the_run_s(
+    trained: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, there, elsewhere = tmp_path / "run", tmp_path / "there", tmp_path / "elsewhere"
+    shutil.copytree(trained, run)
+    about = json.loads((run / "run.json").read_text())
+    about["config"]["data"] = "images"
+    (run / "run.json").write_text(json.dumps(about))
+    stored = json.loads((run / "model.json").read_text())
+    stored["config"]["data"] = "images"
+    (run / "model.json").write_text(json.dumps(stored))
+    shutil.copytree(data, there / "images")
+    shutil.copytree(data, elsewhere / "images")
+    for domain in ("central", "north"):
+        next((elsewhere / "images" / domain).rglob("*.png")).unlink()
+    for place, own in ((there, True), (elsewhere, False)):
+        monkeypatch.chdir(place)
+        cli.run(["evaluate", str(run), "--domain", "central", "--device", "cpu"])
+        assert ("is the labeled domain" in " ".join(capsys.readouterr().out.split())) == own
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            cli.run(["label-next", str(run), "--k", "1", "--out", "x.csv", "--device", "cpu"])
+        assert any("are not those that the run" in str(each.message) for each in told) == (not own)
+
+
+def test_a_domain_is_measured_piece_by_piece(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "measured.json"
+    told = ["evaluate", str(trained), "--domain", "north", "--device", "cpu", "--out", str(out), "--overwrite"]
+    found = []
+    for piece in (2048, 7):
+        monkeypatch.setattr(reading, "PIECE", piece)
+        cli.run(told)
+        found.append(json.loads(out.read_text()))
+    assert found[0] == found[1] and found[0]["images"] > 7
+
+
 def test_own_data() -> None:
     assert is_own_data({"data": "embedded"}, "embedded", "")
     assert not is_own_data({"data": "embedded"}, "./embedded", "")
@@ -227,7 +267,7 @@ def test_images_without_light_are_told(trained: Path, tmp_path: Path) -> None:
         deep = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16  # 12 bits in 16
         Image.fromarray(deep).save(path)
     told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
-    with pytest.warns(UserWarning, match=r"images of north are nearly black: no value above \d+ of 255"):
+    with pytest.warns(UserWarning, match=r"8 of 8 images are nearly black: no value above \d+ of 255"):
         cli.run(told)
     told = ["predict", str(trained), str(root), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
     with pytest.warns(UserWarning, match=r"8 of 8 images are nearly black: no value above \d+ of 255"):

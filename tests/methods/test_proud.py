@@ -311,3 +311,25 @@ def test_pseudo_labels_stand_in_the_rows_of_their_images() -> None:
         assert torch.equal(found.labels[order], wanted.labels)
         assert torch.equal(method.labels[start : start + size][order], wanted.labels)
         torch.testing.assert_close(found.uncertainty[order], wanted.uncertainty)
+
+
+@pytest.mark.parametrize(("classes", "wanted"), [(2, 1 / 3), (4, 0.2), (6, 0.15), (7, 0.15), (65, 0.15)])
+def test_plus_doubts_from_half_of_all_doubt_on_however_few_classes_there_are(classes: int, wanted: float) -> None:
+    method, _ = build("proud-plus")
+    method.context = replace(method.context, classes=classes)
+    assert method.threshold == pytest.approx(wanted)
+    doubt = torch.tensor([0.49, 0.51]) * np.log(classes)
+    drawn = method.ratio(doubt, torch.full((2,), 0.9)) == 0.9
+    assert drawn.tolist() == ([True, False] if classes < 6 else (method.certainty(doubt) > 0.15).tolist())
+
+
+@pytest.mark.parametrize(
+    ("class_mix", "counts", "told"), [("even", (9, 1), 1), ("even", (7, 3), 0), ("labeled", (9, 1), 0)]
+)
+def test_plus_says_that_it_expects_uneven_classes_alike(class_mix: str, counts: tuple[int, int], told: int) -> None:
+    method, _ = build("proud-plus", class_mix=class_mix)
+    labels = torch.arange(2).repeat_interleave(torch.tensor(counts))
+    method.context = replace(method.context, classes=2, labels=labels)
+    method.expected = ops.expected_mix(labels, 2, class_mix == "even")
+    assert len(method.cautions()) == told
+    assert all("90 %" in text and "--class-mix labeled" in text for text in method.cautions())

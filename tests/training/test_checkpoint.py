@@ -341,3 +341,12 @@ def test_a_default_that_has_changed_is_not_an_older_run_s() -> None:
     now = {"method": "proud-plus", "method_config": asdict(method_config("proud-plus"))}
     differing = config_difference(completed(then), completed(now))
     assert differing == ["class_mix: labeled → even", "threshold: 0.35 → 0.15"]
+
+
+def test_a_finished_run_that_was_moved_gives_its_result_from_where_it_is(tmp_path: Path) -> None:
+    task, settings = toy_task(per_class=3), toy_settings("erm", epochs=1, pretrain_epochs=1)
+    options = Options(out=str(tmp_path / "here"), threads=1, quiet=True, device="cpu")
+    result = train(toy_run("erm", task), settings, options, task=task)
+    (tmp_path / "here").rename(tmp_path / "there")
+    there = Options(out=str(tmp_path / "there"), threads=1, quiet=True, device="cpu", resume=True)
+    assert train(toy_run("erm", task), settings, there, task=task) == result | {"folder": str(tmp_path / "there")}

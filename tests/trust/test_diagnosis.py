@@ -31,8 +31,8 @@ def found(labels: list[int], uncertainty: list[float], classes: int = 3) -> Pseu
 def test_signals_by_hand() -> None:
     pseudo = found([0, 0, 1, 0], [0.0, 1.0, 0.2, 0.9])
     merged = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    share = torch.tensor([0.5, 0.25, 0.25])
-    signals = site_signals(pseudo, share, merged, before=torch.tensor([0, 1, 1, 0]))
+    mixes = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
+    signals = site_signals(pseudo, mixes, merged, before=torch.tensor([0, 1, 1, 0]))
     assert signals["class_shift"].item() == pytest.approx((0.25 + 0 + 0.25) / 2)
     assert signals["agreement"].item() == pytest.approx(0.5)
     assert signals["stability"].item() == pytest.approx(0.75)
@@ -42,7 +42,7 @@ def test_signals_by_hand() -> None:
         a, b = pseudo.prototypes[k].numpy(), merged[k].numpy()
         apart.append(1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b))
     assert signals["prototype_shift"].item() == pytest.approx(np.mean(apart), rel=1e-5)
-    alone = site_signals(pseudo, share)
+    alone = site_signals(pseudo, mixes)
     assert set(alone) == {"class_shift", "agreement", "uncertain"}
 
 
@@ -59,7 +59,7 @@ def test_verdicts() -> None:
     assert [site.verdict for site in sites] == ["sound", "harmful", "doubtful"]
     assert sites[0].text == "north: pseudo-labels stable, 4 % uncertain"
     assert sites[1].text.startswith("east: likely harmful; look at these 24 images (50 % of the pseudo-labels change")
-    assert "class mix differs from the labeled domain's by 40 %" in sites[1].text
+    assert "class mix differs from what is plausible by 40 %" in sites[1].text
     assert sites[2].text.startswith("south: doubtful (")
     assert len(sites[1].look_at) == 24
     assert "accuracy" not in sites[0].signals  # a diagnosis sees no true label
@@ -121,7 +121,7 @@ def test_one_epoch_says_nothing_about_staying() -> None:
 
 
 @pytest.mark.parametrize("class_mix", ["labeled", "even"])
-def test_the_class_mix_is_compared_with_the_expected_one(class_mix: str, tmp_path: Path) -> None:
+def test_the_class_mix_is_compared_with_plausible_ones(class_mix: str, tmp_path: Path) -> None:
     task = toy_task(per_class=6)
     labeled = task.training.labeled
     kept = torch.cat([(labeled.labels == k).nonzero().flatten()[: 1 + k] for k in range(4)])
@@ -133,8 +133,7 @@ def test_the_class_mix_is_compared_with_the_expected_one(class_mix: str, tmp_pat
     rows = [line.split(",") for line in (tmp_path / "pseudo_labels.csv").read_text().splitlines()[1:]]
     named = [row[2] for row in rows if row[0] == "hidden 1"]
     mix = torch.tensor([named.count(name) / len(named) for name in task.training.classes])
-    expected = torch.full((4,), 0.25) if class_mix == "even" else torch.tensor([0.1, 0.2, 0.3, 0.4])
+    plausible = [torch.tensor([0.1, 0.2, 0.3, 0.4])] + [torch.full((4,), 0.25)] * (class_mix == "even")
     last = json.loads((tmp_path / "records.jsonl").read_text().splitlines()[-1])
-    assert last["domains"]["hidden 1"]["class_shift"] == pytest.approx(
-        (mix - expected).abs().sum().item() / 2, abs=1e-6
-    )
+    nearest = min((mix - each).abs().sum().item() / 2 for each in plausible)
+    assert last["domains"]["hidden 1"]["class_shift"] == pytest.approx(nearest, abs=1e-6)

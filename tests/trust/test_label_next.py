@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from proud.trust import label_next
 from proud.trust.label_next import choose_images, density
 
 
@@ -19,9 +20,10 @@ def clusters(sizes: list[int], seed: int = 0) -> torch.Tensor:
     return torch.tensor(np.array(rows), dtype=torch.float32)
 
 
-def test_density_is_the_slow_one() -> None:
+def test_density_is_the_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_next, "COSINES", 7 * 30)  # seven rows at a time
     unit = torch.nn.functional.normalize(torch.randn(30, 5, generator=torch.Generator().manual_seed(2)), dim=1)
-    found = density(unit, neighbours=4, chunk=7)
+    found = density(unit, neighbours=4)
     for row in range(30):
         cosines = sorted((float(unit[row] @ unit[other]) for other in range(30) if other != row), reverse=True)
         assert found[row].item() == pytest.approx((1 + np.mean(cosines[:4])) / 2, abs=1e-5)

@@ -6,22 +6,21 @@ import os
 import shlex
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from proud.data.assemble import digest
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import Catalog, refuse_splits, some
-from proud.data.domain import LabeledDomain
 from proud.data.labels import read_labels
-from proud.data.light import nearly_black
 from proud.data.roles import sort_classes, with_images
-from proud.data.store import BadFile, bad_files_error, decode_all, hash_all, stored_side
+from proud.data.store import Source, hash_all, stored_side
 from proud.deploy.predict import Model, load_model
-from proud.deploy.reading import none_readable
+from proud.deploy.reading import Reading
 from proud.errors import UserError
 from proud.training.files import write_json
 from proud.training.folder import read_run
@@ -48,8 +47,8 @@ def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:
     return own, root or own_root
 
 
-def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tuple[LabeledDomain, list[BadFile]]:
-    """One domain's images with their labels, in the model's input format; and the files that were left out."""
+def find_domain(model: Model, catalog: Catalog, name: str) -> tuple[str, list[Source], Tensor]:
+    """One domain's name as its folder spells it, its files, and their labels as the model numbers them. [N]."""
     domain = with_images(catalog, name)
     name = domain.name
     refuse_splits(domain)
@@ -68,23 +67,9 @@ def read_domain(model: Model, catalog: Catalog, name: str, skip_bad: bool) -> tu
         )
     if name in catalog.notices:
         warnings.warn(catalog.notices[name], stacklevel=2)
-    sources = [catalog.source(domain, entry) for entry in domain.entries]
-    images, kept, bad = decode_all(
-        sources,
-        stored_side(model.spec.size),
-        square=model.spec.square,
-        skip_bad=True,
-        progress=True,
-        description=f"Reading {name}",
-    )
-    if bad and not skip_bad:
-        raise bad_files_error(bad)
-    if not kept:
-        raise none_readable(bad)
-    if text := nearly_black(name, images):
-        warnings.warn(text, stacklevel=2)
-    labels = torch.tensor([numbers[str(domain.entries[place].label)] for place in kept])
-    return LabeledDomain(name, images, labels, model.classes), bad
+    sources: list[Source] = [catalog.source(domain, entry) for entry in domain.entries]
+    labels = torch.tensor([numbers[str(entry.label)] for entry in domain.entries])
+    return name, sources, labels
 
 
 def is_own_data(config: dict[str, Any], data: str, root: str) -> bool:
@@ -110,21 +95,24 @@ class Learned:
 
 
 def learned_from(folder: Path, config: dict[str, Any], catalog: Catalog, name: str, own: bool) -> Learned:
-    """The run's `own` data is known by its path, any other by its content."""
+    """A domain is known again by its pictures; by its path alone (`own`) where an older run has not kept theirs."""
     task, told = stored_task(folder), stated_contents(config)
     about = task.get("domains", {}).get(name, {})
-    role, known = about.get("role"), about.get("known", 0)
-    same = Learned(name == config.get("labeled"), role == "unlabeled", known)
-    if own:
-        return replace(same, copies=task.get("test_images_also_in_training", 0)) if role == "test" else same
+    role, kept = about.get("role"), task["pictures"].get(name)
+    copies = task.get("test_images_also_in_training", 0) if role == "test" else 0
+    same = Learned(name == config.get("labeled"), role == "unlabeled", about.get("known", 0), copies)
+    if own and (kept is None or task.get("skipped")):  # what cannot be read has no content to be known by
+        return same
     if same == Learned() and not told:
         return same
     domain = with_images(catalog, name)
     contents = hash_all([catalog.source(domain, entry) for entry in domain.entries])
-    rows = sorted((content, str(entry.label)) for content, entry in zip(contents, domain.entries, strict=True))
-    if digest(" ".join(row) if same.labeled else row[0] for row in rows) == task.get("content", {}).get(name):
-        return same
-    return Learned(known=sum(content in told for content in contents))
+    if kept is not None:
+        known_again = digest(sorted(contents)) == kept
+    else:
+        rows = sorted((content, str(entry.label)) for content, entry in zip(contents, domain.entries, strict=True))
+        known_again = digest(" ".join(row) if same.labeled else row[0] for row in rows) == task["content"].get(name)
+    return same if known_again else Learned(known=sum(content in told for content in contents))
 
 
 def stored_task(folder: Path) -> dict[str, Any]:
@@ -132,8 +120,9 @@ def stored_task(folder: Path) -> dict[str, Any]:
     try:
         task: dict[str, Any] = read_run(folder)["task"]
     except UserError:
-        return {}
-    return task if isinstance(task.get("content", {}), dict) else task | {"content": {}}
+        task = {}
+    digests = {key: task.get(key) for key in ("content", "pictures")}
+    return task | {key: found if isinstance(found, dict) else {} for key, found in digests.items()}
 
 
 def stated_contents(config: dict[str, Any]) -> set[str]:
@@ -150,25 +139,29 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
     model = load_model(arguments.run, arguments.device)
     data, root = find_data(model.config, arguments.data, arguments.root)
     catalog = catalog_for(data, root or None)
-    domain, bad = read_domain(model, catalog, arguments.domain, arguments.skip_bad)
-    logits = model.logits(domain.images)
-    right = logits.argmax(1) == domain.labels
+    domain, sources, labels = find_domain(model, catalog, arguments.domain)
+    side = stored_side(model.spec.size)
+    reading = Reading(sources, side, arguments.skip_bad, progress=True, square=model.spec.square)
+    pieces = [(rows, model.logits(images)) for rows, images in reading.pieces()]
+    labels = labels[[row for rows, _ in pieces for row in rows]]
+    logits = torch.cat([found for _, found in pieces])
+    right = logits.argmax(1) == labels
     per_class = []
     for k, name in enumerate(model.classes):
-        mine = domain.labels == k
+        mine = labels == k
         per_class.append((name, int(mine.sum()), int((mine & right).sum())))
     trust: dict[str, Any] | None = None
     if model.trust:
-        found = measure(model.trust, logits, domain.labels, arguments.coverage, arguments.risk, arguments.sets)
+        found = measure(model.trust, logits, labels, arguments.coverage, arguments.risk, arguments.sets)
         about = {"temperature": model.trust.temperature, "validation_images": model.trust.images}
         trust = found | about | {"calibration": model.trust.calibration()}
     own = not arguments.data or is_own_data(model.config, data, root)
-    learned = learned_from(arguments.run, model.config, catalog, domain.name, own)
+    learned = learned_from(arguments.run, model.config, catalog, domain, own)
     return {
         "model": str(arguments.run),
         "data": data,
         "root": root,
-        "domain": domain.name,
+        "domain": domain,
         "images": len(right),
         "accuracy": right.float().mean().item(),
         "per_class": per_class,
@@ -178,7 +171,7 @@ def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
         "trained_on_without_labels": learned.unlabeled,
         "known": learned.known,
         "copies": learned.copies,
-        "left_out": bad,
+        "left_out": reading.bad,
         **environment(model.device),
     }
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from proud import ops
 from proud.data.assemble import assemble
 from proud.data.benchmarks import catalog_for
+from proud.data.catalog import some
 from proud.data.domain import Task, UnlabeledDomain
 from proud.data.labels import read_labels, state_labels
 from proud.deploy.evaluate import find_data
@@ -93,9 +94,16 @@ def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool =
         seed=config["seed"],
         skip_bad=skip_bad or config["skip_bad"],
         progress=True,
+        disk="auto",
     )
     if task.training.classes != model.classes:
         raise UserError(f"The classes of {data} are not those that the model in {folder} was trained on.")
+    kept = about["task"].get("content")
+    found = task.report["content"]
+    other = [name for name in found if isinstance(kept, dict) and kept.get(name, found[name]) != found[name]]
+    if other:
+        text = f"The images of {some(other)} in {data} are not those that the run in {folder} was trained on."
+        warnings.warn(text, stacklevel=2)
     labels = config.get("labels")
     return state_labels(task, read_labels(labels), labels) if labels else task
 

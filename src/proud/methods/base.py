@@ -125,9 +125,13 @@ class Method:
         """Scalars that the method adds to a domain's record of an epoch."""
         return {}
 
-    def expected_mix(self) -> Tensor:
-        """How often classes are expected to come up in the unlabeled domains. [K]."""
-        return ops.class_mix(self.context.labels, self.context.classes)
+    def plausible_mixes(self) -> Tensor:
+        """How often classes may well come up in the unlabeled domains: as in the labeled one, at least. [M,K]."""
+        return ops.class_mix(self.context.labels, self.context.classes)[None]
+
+    def cautions(self) -> list[str]:
+        """What a user of such data should know before hours are spent."""
+        return []
 
     def merged_prototypes(self) -> Tensor | None:
         """Prototypes over all domains [K,d], where the method has such."""

@@ -283,7 +283,12 @@ class ProUD(Method):
         """λ of each pair (Eq. 7)."""
         if not self.config.udmix:
             return uniform
-        return ops.mixing_ratio(uncertainty, uniform, self.config.tau_ratio, self.config.threshold)
+        return ops.mixing_ratio(uncertainty, uniform, self.config.tau_ratio, self.threshold)
+
+    @property
+    def threshold(self) -> float:
+        """λ*: a ratio above it is drawn from U(0, 1)."""
+        return self.config.threshold
 
     def features(self, mixed: Tensor, merging: Tensor) -> Chunk:
         config = self.config
@@ -313,9 +318,9 @@ class ProUD(Method):
         return self._domains
 
     def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
-        config, ratio = self.config, self.certainty(found.uncertainty)
+        ratio = self.certainty(found.uncertainty)
         final = self.ratio(found.uncertainty, torch.full_like(ratio, 0.5))  # the mean of what may be drawn
-        certain = (ratio > config.threshold).float()
+        certain = (ratio > self.threshold).float()
         return {"lambda_uncertainty": ratio.mean(), "lambda": final.mean(), "certain": certain.mean()}
 
     def certainty(self, uncertainty: Tensor) -> Tensor:

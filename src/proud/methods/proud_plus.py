@@ -7,6 +7,7 @@ some are turned into line drawings; batch norm also looks at the image itself.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
     from proud.randomness import Randomness
 
 
+UNEVEN = 0.25  # a labeled domain's class mix so far (in total variation) from an even one is worth a word
+
+
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
     threshold: float = 0.15
-    """above this, the mixing ratio is drawn from U(0, 1); the paper's is 0.35"""
+    """above this, the mixing ratio is drawn from U(0, 1), but not with half of the doubt that there can be; the
+    paper's is 0.35"""
     alpha: float = 1.0
     """weight of the prototype merging loss"""
     center: bool = True
@@ -86,11 +91,29 @@ class ProUDPlus(ProUD, EMAMethod):
         # SampleMatch draws labeled images of the pseudo-labels' classes: all batches have their mix
         self.log_mix.copy_(ops.log_class_mix(self.labels, self.context.classes))
 
-    def expected_mix(self) -> Tensor:
-        return self.expected
+    def plausible_mixes(self) -> Tensor:
+        return torch.cat([super().plausible_mixes(), self.expected[None]])
 
     def learned(self, logits: Tensor) -> Tensor:
         return logits + self.log_mix if self.even else logits
+
+    def cautions(self) -> list[str]:
+        labeled = ops.class_mix(self.context.labels, self.context.classes)
+        if not self.even or (labeled - self.expected).abs().sum() / 2 <= UNEVEN:
+            return []
+        commonest = f"{100 * labeled.max().item():.0f} % of its images are of one class"
+        return [
+            f"Classes are uneven in the labeled domain ({commonest}), and proud-plus expects them equally often "
+            "elsewhere. Where your other domains see them as often as this one, say --class-mix labeled."
+        ]
+
+    # ---- certainty
+
+    @property
+    def threshold(self) -> float:
+        # two classes leave less to doubt than ten: doubt counts as such from half of ln K on, however few there are
+        half = math.log(self.context.classes) / 2
+        return max(self.config.threshold, 1 / (1 + math.exp(half / self.config.tau_ratio)))
 
     # ---- averaged weights
 

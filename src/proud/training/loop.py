@@ -88,7 +88,7 @@ class Loop:
         self.shown_again: dict[str, str] = {}  # whose training this is, where another run's is shown again
         self._saved_at = -math.inf
         self._before: dict[str, Tensor] = {}  # each domain's pseudo-labels of the epoch before
-        self._class_share = method.expected_mix()
+        self._class_mixes = method.plausible_mixes()
 
     def restore(self) -> None:
         """Go back to the newest intact checkpoint, or to the very start when there is none."""
@@ -202,7 +202,7 @@ class Loop:
         found: dict[str, dict[str, float]] = {}
         for name, pseudo in method.pseudo_labels().items():
             row = {"uncertainty": pseudo.uncertainty.mean()} | method.signals(pseudo)
-            row |= site_signals(pseudo, self._class_share, method.merged_prototypes(), self._before.get(name))
+            row |= site_signals(pseudo, self._class_mixes, method.merged_prototypes(), self._before.get(name))
             self._before[name] = pseudo.labels.clone()
             values = torch.stack([value.float() for value in row.values()]).tolist()  # one wait for the device
             found[name] = dict(zip(row, values, strict=True)) | self.evaluator.audit(name, pseudo, known.get(name))

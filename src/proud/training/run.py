@@ -174,7 +174,8 @@ def _train(
 def stored_run(folder: Path, config: dict[str, Any], options: Options) -> tuple[dict[str, Any] | None, Any]:
     """The description of a run to be resumed, and its result if it is finished."""
     before = check_folder(folder, config, options)  # again: another process may have finished it meanwhile
-    return before, None if before is None else read_result(folder)
+    result = None if before is None else read_result(folder)
+    return before, result and result | {"folder": str(folder)}  # wherever it was when it was trained
 
 
 def build(
@@ -209,6 +210,8 @@ def build(
     about |= {"code": code_version(run.method), **environment(device)}
     if before is not None and group.rank == 0:
         note_changed_code(folder, before, about)
+    for text in method.cautions() if before is None and group.rank == 0 else ():
+        warnings.warn(text, stacklevel=2)
     if group.size > 1:
         about["processes"] = group.size
     return task, method, about

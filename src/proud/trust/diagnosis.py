@@ -19,20 +19,20 @@ SHOWN_IMAGES = 24
 
 
 def site_signals(
-    found: PseudoLabels, class_share: Tensor, merged: Tensor | None = None, before: Tensor | None = None
+    found: PseudoLabels, mixes: Tensor, merged: Tensor | None = None, before: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Scalars on the device.
 
-    class_shift: total variation between the pseudo-labels' class mix and the expected one [K], in [0, 1].
+    class_shift: total variation between the pseudo-labels' class mix and the nearest plausible one [M,K], in [0, 1].
     agreement: mean share of the views that find the label by themselves.
     prototype_shift: mean cosine distance of the site's prototypes to the merged ones [K,d], over its classes.
     stability: share of the labels that are those of the epoch before [N].
     uncertain: share of the images whose uncertainty is above half of its maximum, ln K.
     """
-    classes = len(class_share)
+    classes = mixes.shape[1]
     mix = ops.class_mix(found.labels, classes)
     signals = {
-        "class_shift": (mix - class_share).abs().sum() / 2,
+        "class_shift": (mixes - mix).abs().sum(1).min() / 2,
         "uncertain": (found.uncertainty > LIMITS.uncertain * math.log(max(classes, 2))).float().mean(),
     }
     if found.agreement is not None:
@@ -58,7 +58,7 @@ class Limits:
     sound_uncertain: float = 0.5
     """with a larger share of uncertain images nothing is called sound"""
     class_shift: float = 0.3
-    """a class mix this far from the labeled domain's is worth a word"""
+    """a class mix this far from every plausible one is worth a word"""
 
 
 LIMITS = Limits()
@@ -89,7 +89,7 @@ def recent_signals(records: Sequence[dict[str, Any]], name: str) -> dict[str, fl
 
 def site_score(signals: dict[str, float]) -> float:
     """The mean of what speaks for the labels, of those signals that there are: labels that stay, views that agree, a
-    class mix like the labeled domain's."""
+    plausible class mix."""
     parts = [signals[name] for name in ("stability", "agreement") if name in signals]
     parts.append(1 - signals["class_shift"])
     return sum(parts) / len(parts)
@@ -123,7 +123,7 @@ def _text(name: str, verdict: str, signals: dict[str, float], images: int, limit
     if "agreement" in signals:
         seen.append(f"views agree on {100 * signals['agreement']:.0f} %")
     if signals["class_shift"] > limits.class_shift:
-        seen.append(f"the class mix differs from the labeled domain's by {100 * signals['class_shift']:.0f} %")
+        seen.append(f"the class mix differs from what is plausible by {100 * signals['class_shift']:.0f} %")
     uncertain = f"{100 * signals['uncertain']:.0f} % uncertain" if "uncertain" in signals else ""
     if verdict == "sound":
         steady = "stable" if "stability" in signals else "look sound (one epoch: whether they stay is not known)"

@@ -6,14 +6,16 @@ import torch
 from torch import Tensor
 
 NEIGHBOURS = 10
+COSINES = 1 << 26  # in memory at a time
 
 
-def density(unit: Tensor, neighbours: int = NEIGHBOURS, chunk: int = 1024) -> Tensor:
+def density(unit: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     """How close an image's nearest neighbours are: their mean cosine, mapped to [0, 1]. Unit rows [N,d] -> [N]."""
     count = min(neighbours, len(unit) - 1)
     if count < 1:
         return torch.ones(len(unit))
     found = []
+    chunk = max(1, min(1024, COSINES // len(unit)))
     for start in range(0, len(unit), chunk):
         cosine = unit[start : start + chunk] @ unit.T
         cosine[torch.arange(len(cosine)), torch.arange(start, start + len(cosine))] = -torch.inf  # not itself
