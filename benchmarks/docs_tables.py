@@ -13,6 +13,7 @@ from typing import Any
 
 from explore_tables import (
     choices,
+    class_mixes,
     cut_off,
     explored,
     explored_baselines,
@@ -240,6 +241,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "explore-baselines": explored_baselines,
     "explore-pacs": lambda: explored("pacs"),
     "choices": choices,
+    "class-mix": class_mixes,
     "recipes": recipes,
     "short-pretraining": short_pretraining,
     "cut-off": cut_off,

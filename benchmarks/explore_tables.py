@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from statistics import fmean
 from typing import Any
 
 from table_text import read, source, table
@@ -116,6 +118,25 @@ def recipes() -> str:
     names = ", ".join(f"`{file}`" for files in RECIPE_FILES.values() for file in files if file)
     told = f"\n{names} in `benchmarks/results`, seed 2022; †: development cells.\n"
     return table(["cell", *RECIPES], rows) + told
+
+
+def class_mixes() -> str:
+    """Where classes are rare in one domain or in all: which mix to expect."""
+    found = read("class_mix.json")
+    rows = []
+    for rare_in, cell in product(("the labeled domain", "all domains"), sorted(DEVELOPMENT["digits-dg"])):
+        mine = [row for row in found["rows"] if (row["rare_in"], row["labeled"], row["test"]) == (rare_in, *cell)]
+        means = [
+            f"{fmean(row[measure] for row in mine if row['class_mix'] == mix):.1f}"
+            for measure in ("accuracy", "mean_recall")
+            for mix in ("labeled", "even")
+        ]
+        rows.append([rare_in, " → ".join(cell), *means])
+    header = ["classes are rare in", "cell", "`labeled`: accuracy", "`even`: accuracy"]
+    header += ["`labeled`: mean over classes", "`even`: mean over classes"]
+    seeds = ", ".join(map(str, sorted({row["seed"] for row in found["rows"]})))
+    told = f"\n{found['data']}, 16 px, some 820 images per domain, classes as 1 : 10 at most; seeds {seeds}."
+    return table(header, rows) + told + source("class_mix.json", found)
 
 
 def short_pretraining() -> str:
