@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from proud import ProUD
 from proud.config import RunConfig
 from proud.data.arrays import assemble_arrays
 from proud.data.domain import LabeledDomain, Task
@@ -34,6 +35,24 @@ FAST_SETTINGS = {
     "tau_uncertainty": 0.1,
     "flip": False,
 }
+
+# of the Python interface, for a short training
+SHORT = {
+    "size": SIDE,
+    "epochs": 2,
+    "batch_size": 16,
+    "lr": 0.02,
+    "pretrain_epochs": 6,
+    "weight_decay": 0.0005,
+    "device": "cpu",
+}
+
+
+def same_network(a: ProUD, b: ProUD) -> bool:
+    import torch
+
+    mine, other = (model.model_.net.state_dict() for model in (a, b))
+    return all(torch.equal(value, other[key]) for key, value in mine.items())
 
 
 def toy_images(domain: int, per_class: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

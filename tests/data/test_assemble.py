@@ -8,28 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from trees import three_sites, write_image, write_tree
+from trees import site_task, three_sites, write_image, write_tree
 
 from proud.data.assemble import assemble
 from proud.data.benchmarks import catalog_for
-from proud.data.catalog import scan_csv, scan_folder
-from proud.data.domain import Task
+from proud.data.catalog import scan_csv
 from proud.data.reader import Cache
 from proud.data.store import content_hash, decode, decode_all
 from proud.errors import UserError
 
 
-def copy(path: Path, to: Path) -> None:
-    to.write_bytes(path.read_bytes())
-
-
-def task_of(root: Path, **options: Any) -> Task:
-    settings: dict[str, Any] = {"labeled": "central", "test": "south", "size": 16, "seed": 7} | options
-    return assemble(scan_folder(root), **settings)
-
-
 def test_roles_shapes_and_report(tmp_path: Path) -> None:
-    task = task_of(three_sites(tmp_path))
+    task = site_task(three_sites(tmp_path))
     training, evaluation = task.training, task.evaluation
     assert training.classes == ("cat", "dog") and task.size == 16
     assert training.labeled.images.shape == (18, 3, 18, 18) and training.labeled.name == "central"
@@ -49,7 +39,7 @@ def test_roles_shapes_and_report(tmp_path: Path) -> None:
 
 
 def test_rows_are_ordered_by_content_and_aligned(tmp_path: Path) -> None:
-    task = task_of(three_sites(tmp_path))
+    task = site_task(three_sites(tmp_path))
     domain, audit = task.training.unlabeled[0], task.evaluation.audits["north"]
     assert list(domain.ids) == sorted(domain.ids)
     for row, (identity, path) in enumerate(zip(domain.ids, audit.paths, strict=True)):
@@ -59,7 +49,7 @@ def test_rows_are_ordered_by_content_and_aligned(tmp_path: Path) -> None:
 
 
 def test_labels_follow_their_images(tmp_path: Path) -> None:
-    task = task_of(three_sites(tmp_path, 4))
+    task = site_task(three_sites(tmp_path, 4))
     for domain in (task.training.labeled, task.evaluation.validation, task.evaluation.test):
         assert domain is not None
         truth = {
@@ -73,7 +63,7 @@ def test_validation_is_stratified_seeded_and_never_trained_on(tmp_path: Path) ->
     write_tree(tmp_path, {"central": {"a": 40, "b": 21, "c": 3, "d": 1}, "north": {"a": 2}})
 
     def held(seed: int, val: float = 0.1) -> tuple[list[bytes], list[bytes], list[int]]:
-        task = task_of(tmp_path, test=None, seed=seed, val=val)
+        task = site_task(tmp_path, test=None, seed=seed, val=val)
         validation, labeled = task.evaluation.validation, task.training.labeled
         assert validation is not None
         rows = [image.numpy().tobytes() for image in validation.images]
@@ -88,20 +78,20 @@ def test_validation_is_stratified_seeded_and_never_trained_on(tmp_path: Path) ->
 
 
 def test_no_validation(tmp_path: Path) -> None:
-    task = task_of(three_sites(tmp_path), val=0)
+    task = site_task(three_sites(tmp_path), val=0)
     assert task.evaluation.validation is None and len(task.training.labeled) == 20
 
 
 def test_no_test_domain_and_chosen_unlabeled_ones(tmp_path: Path) -> None:
     three_sites(tmp_path)
-    assert [domain.name for domain in task_of(tmp_path, test=None).training.unlabeled] == ["north", "south"]
-    task = task_of(tmp_path, test=None, unlabeled=["south"])
+    assert [domain.name for domain in site_task(tmp_path, test=None).training.unlabeled] == ["north", "south"]
+    task = site_task(tmp_path, test=None, unlabeled=["south"])
     assert [domain.name for domain in task.training.unlabeled] == ["south"] and task.evaluation.test is None
 
 
 def test_classes_that_are_numbers_sort_as_numbers(tmp_path: Path) -> None:
     write_tree(tmp_path, {"central": {"10": 2, "9": 2, "0": 2}, "north": {"x": 1}})
-    assert task_of(tmp_path, test=None).training.classes == ("0", "9", "10")
+    assert site_task(tmp_path, test=None).training.classes == ("0", "9", "10")
 
 
 def test_foreign_folders_of_an_unlabeled_domain_are_unknown_to_the_audit(tmp_path: Path) -> None:
@@ -109,7 +99,7 @@ def test_foreign_folders_of_an_unlabeled_domain_are_unknown_to_the_audit(tmp_pat
     write_image(tmp_path / "north" / "loose.png", 99)
     text = "north has classes that the labeled domain central does not know: monday. Their 2 images are learned from"
     with pytest.warns(UserWarning, match=text):
-        task = task_of(tmp_path, test=None)
+        task = site_task(tmp_path, test=None)
     assert sorted(task.evaluation.audits["north"].labels.tolist()) == [-1, -1, -1, 1]
     assert task.report["domains"]["north"]["audited"] == 1
 
@@ -118,13 +108,13 @@ def test_folders_of_which_none_is_a_class_may_have_any_names(tmp_path: Path) -> 
     write_tree(tmp_path, {"central": {"cat": 2, "dog": 2}, "north": {"monday": 2, "tuesday": 2}})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert task_of(tmp_path, test=None).report["domains"]["north"]["audited"] == 0
+        assert site_task(tmp_path, test=None).report["domains"]["north"]["audited"] == 0
 
 
 def test_mnist_is_not_mnist_m(tmp_path: Path) -> None:
     counts = {"0": 2, "1": 2}
     write_tree(tmp_path, {"mnist": counts, "mnist_m": counts, "svhn": counts})
-    task = task_of(tmp_path, labeled="mnist", test="svhn")
+    task = site_task(tmp_path, labeled="mnist", test="svhn")
     assert [domain.name for domain in task.training.unlabeled] == ["mnist_m"]
 
 
@@ -132,7 +122,7 @@ def test_empty_neighbour_folders_are_no_domains(tmp_path: Path) -> None:
     three_sites(tmp_path)
     (tmp_path / "notes").mkdir()
     with pytest.warns(UserWarning, match="notes holds no images and is left out"):
-        task = task_of(tmp_path)
+        task = site_task(tmp_path)
     assert [domain.name for domain in task.training.unlabeled] == ["north"]
 
 
@@ -174,45 +164,45 @@ def test_wrong_roles_are_refused(tmp_path: Path, options: dict[str, Any], messag
     three_sites(tmp_path, 2)
     (tmp_path / "void").mkdir()
     with pytest.raises(UserError, match=message):
-        task_of(tmp_path, **options)
+        site_task(tmp_path, **options)
 
 
 def test_no_other_domain(tmp_path: Path) -> None:
     write_tree(tmp_path, {"central": {"cat": 2, "dog": 2}, "south": {"cat": 2}})
     with pytest.raises(UserError, match="No unlabeled domain is left"):
-        task_of(tmp_path)
+        site_task(tmp_path)
 
 
 def test_one_class(tmp_path: Path) -> None:
     write_tree(tmp_path, {"central": {"cat": 2}, "north": {"cat": 2}})
     with pytest.raises(UserError, match="only one class, 'cat'"):
-        task_of(tmp_path, test=None)
+        site_task(tmp_path, test=None)
 
 
 def test_class_without_images(tmp_path: Path) -> None:
     three_sites(tmp_path, 2)
     (tmp_path / "central" / "bird").mkdir()
     with pytest.raises(UserError, match="class folder bird of the labeled domain 'central'"):
-        task_of(tmp_path)
-    assert task_of(tmp_path, labeled="north").training.classes == ("cat", "dog")
+        site_task(tmp_path)
+    assert site_task(tmp_path, labeled="north").training.classes == ("cat", "dog")
 
 
 def test_labeled_images_without_label(tmp_path: Path) -> None:
     three_sites(tmp_path, 2)
     write_image(tmp_path / "central" / "loose.png", 99)
     with pytest.raises(UserError, match=r"1 of 5 images .* no label: central/loose\.png"):
-        task_of(tmp_path)
+        site_task(tmp_path)
 
 
 def test_test_labels_must_be_known(tmp_path: Path) -> None:
     three_sites(tmp_path, 2)
     write_image(tmp_path / "south" / "loose.png", 99)
     with pytest.raises(UserError, match="test domain 'south' have no label"):
-        task_of(tmp_path)
+        site_task(tmp_path)
     (tmp_path / "south" / "loose.png").rename(tmp_path / "south" / "cat" / "in.png")
     write_image(tmp_path / "south" / "bird" / "x.png", 98)
     with pytest.raises(UserError, match="labels that the labeled domain 'central' lacks: bird"):
-        task_of(tmp_path)
+        site_task(tmp_path)
 
 
 def test_every_bad_file_of_every_domain_is_in_one_error(tmp_path: Path) -> None:
@@ -221,9 +211,9 @@ def test_every_bad_file_of_every_domain_is_in_one_error(tmp_path: Path) -> None:
     for path in bad:
         (tmp_path / path).write_bytes(b"\x89PNG broken")
     with pytest.raises(UserError) as caught:
-        task_of(tmp_path)
+        site_task(tmp_path)
     assert all(path in str(caught.value) for path in bad) and "3 images cannot be used" in str(caught.value)
-    task = task_of(tmp_path, skip_bad=True)
+    task = site_task(tmp_path, skip_bad=True)
     assert sorted(file["path"] for file in task.report["skipped"]) == bad
     assert len(task.training.unlabeled[0]) == len(task.evaluation.audits["north"].paths) == 5
 
@@ -233,11 +223,11 @@ def test_skipping_must_leave_every_class_and_domain(tmp_path: Path) -> None:
     for path in (tmp_path / "central" / "dog").glob("*.png"):
         path.write_bytes(b"")
     with pytest.raises(UserError, match="No usable training images for dog"):
-        task_of(tmp_path, skip_bad=True)
+        site_task(tmp_path, skip_bad=True)
     for path in (tmp_path / "south").glob("*/*.png"):
         path.write_bytes(b"")
     with pytest.raises(UserError, match="No usable images are left in the domain 'south'"):
-        task_of(tmp_path, labeled="north", test=None, unlabeled=["south"], skip_bad=True)
+        site_task(tmp_path, labeled="north", test=None, unlabeled=["south"], skip_bad=True)
 
 
 def test_a_cache_changes_nothing_but_the_number_of_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,14 +235,14 @@ def test_a_cache_changes_nothing_but_the_number_of_reads(tmp_path: Path, monkeyp
     (tmp_path / "north" / "dog" / "001.png").write_bytes(b"")
     sites = ("central", "north", "south")
     pairs = [(labeled, test) for labeled in sites for test in sites if labeled != test]
-    plain = [task_of(tmp_path, labeled=labeled, test=test, skip_bad=True) for labeled, test in pairs]
+    plain = [site_task(tmp_path, labeled=labeled, test=test, skip_bad=True) for labeled, test in pairs]
     reads: list[int] = []
     monkeypatch.setattr(
         "proud.data.reader.decode_all", lambda *args, **kw: reads.append(len(args[0])) or decode_all(*args, **kw)
     )
     cache: Cache = {}
     for (labeled, test), before in zip(pairs, plain, strict=True):
-        cached = task_of(tmp_path, labeled=labeled, test=test, skip_bad=True, cache=cache)
+        cached = site_task(tmp_path, labeled=labeled, test=test, skip_bad=True, cache=cache)
         assert cached.report == before.report
         one, other = before.training, cached.training
         assert torch.equal(one.labeled.images, other.labeled.images)
@@ -264,7 +254,7 @@ def test_a_cache_changes_nothing_but_the_number_of_reads(tmp_path: Path, monkeyp
         assert torch.equal(before.evaluation.test.labels, cached.evaluation.test.labels)
     assert reads == [8, 8, 8]
     with pytest.raises(UserError, match="north/dog/001"):
-        task_of(tmp_path, cache=cache)
+        site_task(tmp_path, cache=cache)
 
 
 def test_embedded() -> None:

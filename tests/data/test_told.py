@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from trees import three_sites, write_tree
+from trees import site_task, three_sites, write_tree
 
 from proud.data.assemble import assemble
 from proud.data.catalog import Entry, scan_csv, scan_folder
 from proud.data.copies import Row
-from proud.data.domain import Task
 from proud.data.splits import split_labeled
 from proud.data.store import decode
 from proud.errors import UserError
@@ -24,11 +23,6 @@ from proud.errors import UserError
 
 def copy(path: Path, to: Path) -> None:
     to.write_bytes(path.read_bytes())
-
-
-def task_of(root: Path, **options: Any) -> Task:
-    settings: dict[str, Any] = {"labeled": "central", "test": "south", "size": 16, "seed": 7} | options
-    return assemble(scan_folder(root), **settings)
 
 
 def test_copies_across_a_shipped_split_are_told(tmp_path: Path) -> None:
@@ -49,7 +43,7 @@ def test_images_of_the_test_domain_that_were_trained_on_are_counted(tmp_path: Pa
     copy(tmp_path / "north" / "dog" / "000.png", tmp_path / "south" / "cat" / "copy.png")
     alone = r"1 of the 21 images of south is also learned from: its accuracy is not that of unseen data alone\."
     with pytest.warns(UserWarning, match=alone):
-        assert task_of(tmp_path).report["test_images_also_in_training"] == 1
+        assert site_task(tmp_path).report["test_images_also_in_training"] == 1
     for path in (tmp_path / "south").rglob("0*.png"):
         copy(tmp_path / "north" / path.relative_to(tmp_path / "south"), path)
     little = r"21 of the 21 images of south are also learned from: its accuracy says little about unseen data\."
@@ -64,7 +58,7 @@ def test_files_that_cannot_be_read_are_copies_of_nothing(tmp_path: Path) -> None
     three_sites(tmp_path, 4)
     for path in ("central/cat/000.png", "central/dog/000.png", "north/dog/000.png", "south/cat/000.png"):
         (tmp_path / path).write_bytes(b"")
-    assert task_of(tmp_path, skip_bad=True).report["test_images_also_in_training"] == 0
+    assert site_task(tmp_path, skip_bad=True).report["test_images_also_in_training"] == 0
 
 
 def test_copies_are_on_one_side_of_the_split(tmp_path: Path) -> None:
@@ -73,7 +67,7 @@ def test_copies_are_on_one_side_of_the_split(tmp_path: Path) -> None:
         for number in range(2):
             copy(path, path.with_name(f"{path.stem}-{number}.png"))
     for seed in range(10):
-        task = task_of(tmp_path, test=None, seed=seed, val=0.2)
+        task = site_task(tmp_path, test=None, seed=seed, val=0.2)
         validation = task.evaluation.validation
         assert validation is not None and Counter(validation.labels.tolist()) == {0: 6, 1: 3}
         held, trained = (
@@ -101,7 +95,7 @@ def test_an_image_under_two_classes_is_told_and_trained_on(tmp_path: Path) -> No
     twice = decode(tmp_path / "central" / "cat" / "000.png", 18)
     for seed in range(5):
         with pytest.warns(UserWarning, match=text):
-            labeled = task_of(tmp_path, seed=seed, val=0.5).training.labeled
+            labeled = site_task(tmp_path, seed=seed, val=0.5).training.labeled
         assert sum(torch.equal(image, twice) for image in labeled.images) == 2
 
 
@@ -111,11 +105,11 @@ def test_a_site_of_files_that_are_not_read_does_not_vanish_silently(tmp_path: Pa
     for place in range(12):
         (root / "east" / f"{place}.dcm").write_bytes(b"DICM")
     with pytest.warns(UserWarning, match=r"east holds no images and is left out \(files: 12 \.dcm; read are \.bmp"):
-        task_of(root)
+        site_task(root)
     for place in range(12):
         (root / "north" / f"{place}.dcm").write_bytes(b"DICM")
     with pytest.warns(UserWarning, match=r"north: not all files are read \(not: 12 \.dcm"):
-        task_of(root, unlabeled=["north"])
+        site_task(root, unlabeled=["north"])
 
 
 def test_links_that_leave_the_folder_are_told_once(tmp_path: Path) -> None:
@@ -136,7 +130,7 @@ def test_links_that_leave_the_folder_are_told_once(tmp_path: Path) -> None:
     assert told() == [links, "east is a link that leaves the folder and is not followed"]
     assert told(unlabeled=["north"]) == [links]
     with pytest.raises(UserError, match=r"'east' .* east is a link that leaves the folder"):
-        task_of(root, unlabeled=["north", "east"])
+        site_task(root, unlabeled=["north", "east"])
 
 
 def test_a_few_other_files_are_no_news(tmp_path: Path) -> None:
@@ -147,7 +141,7 @@ def test_a_few_other_files_are_no_news(tmp_path: Path) -> None:
         (root / "north" / f"{place}.json").write_text("{}")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        task_of(root)
+        site_task(root)
 
 
 def test_images_without_light_are_told(tmp_path: Path) -> None:
@@ -156,4 +150,4 @@ def test_images_without_light_are_told(tmp_path: Path) -> None:
         deep = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16  # 12 bits in 16
         Image.fromarray(deep).save(path)
     with pytest.warns(UserWarning, match=r"images of north are nearly black: no value above \d+ of 255"):
-        task_of(root)
+        site_task(root)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from proud.data.assemble import assemble
+from proud.data.catalog import scan_folder
+from proud.data.domain import Task
 
 SHARED_DATA = Path(__file__).parents[3] / "shared" / "data"
 """Real data beside the repository; tests that need it skip where it is absent."""
@@ -36,3 +41,9 @@ def write_tree(root: Path, counts: Mapping[str, Mapping[str, int]]) -> Path:
 
 def three_sites(root: Path, per_class: int = 10) -> Path:
     return write_tree(root, {site: {"cat": per_class, "dog": per_class} for site in ("central", "north", "south")})
+
+
+def site_task(root: Path, **options: Any) -> Task:
+    """Of `three_sites` and the like: central is labeled, south unseen."""
+    settings: dict[str, Any] = {"labeled": "central", "test": "south", "size": 16, "seed": 7} | options
+    return assemble(scan_folder(root), **settings)
