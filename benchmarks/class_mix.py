@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import product
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from table_text import this_command
 
 from proud import ProUD
 from proud.bench.plan import DEVELOPMENT
@@ -95,8 +95,7 @@ def main() -> None:
             rows.append(each.result())
             print(rows[-1], flush=True)
     about = {"data": arguments.data, "rarest": RAREST, "settings": SETTINGS, "rows": rows}
-    command = "python " + " ".join(Path(part).name if Path(part).is_absolute() else part for part in sys.argv)
-    write_json(arguments.out, about | {"command": command} | environment(torch.device("cpu")))
+    write_json(arguments.out, about | {"command": this_command()} | environment(torch.device("cpu")))
 
 
 if __name__ == "__main__":

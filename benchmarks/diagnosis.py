@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import sys
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import rankdata, spearmanr
+from table_text import this_command
 
 from proud.bench.plan import DEVELOPMENT
 from proud.training.files import write_json
@@ -136,7 +135,7 @@ def main() -> None:
         "spearman": {name: correlations(part) for name, part in parts.items()},
         "verdicts": {name: by_verdict(part) for name, part in parts.items()},
         "sites": rows,
-        "command": shlex.join(["python", *sys.argv]),
+        "command": this_command(),
         **environment(torch.device("cpu")),
     }
     write_json(arguments.out, result)

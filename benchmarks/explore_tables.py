@@ -75,7 +75,7 @@ def choices() -> str:
         for run in read(f"explore/{data}.jsonl"):
             seen = {point["epoch"]: point["test_accuracy"] for point in run["trail"]}
             if set(epochs) <= set(seen):
-                mean = sum(seen[epoch] for epoch in epochs) / len(epochs)
+                mean = fmean(seen[epoch] for epoch in epochs)
                 found.setdefault((run["commit"], run["cell"], "rarest" in run), {})[run["variant"]["name"]] = mean
         for (_, cell, thinned), values in found.items():
             for name, before in AGAINST.items():
@@ -113,7 +113,7 @@ def recipes() -> str:
             mark = " †" if cell in DEVELOPMENT[data] else ""
             values = [f"{each[cell]:.1f}" if each else "–" for each in found]
             rows.append([" → ".join(cell).replace("_", " ") + mark, *values])
-        means = [f"**{sum(each.values()) / len(each):.1f}**" if each else "–" for each in found]
+        means = [f"**{fmean(each.values()):.1f}**" if each else "–" for each in found]
         rows.append([f"**mean of {len(found[0])}**", *means])
     names = ", ".join(f"`{file}`" for files in RECIPE_FILES.values() for file in files if file)
     told = f"\n{names} in `benchmarks/results`, seed 2022; †: development cells.\n"
@@ -135,7 +135,9 @@ def class_mixes() -> str:
     header = ["classes are rare in", "cell", "`labeled`: accuracy", "`even`: accuracy"]
     header += ["`labeled`: mean over classes", "`even`: mean over classes"]
     seeds = ", ".join(map(str, sorted({row["seed"] for row in found["rows"]})))
-    told = f"\n{found['data']}, 16 px, some 820 images per domain, classes as 1 : 10 at most; seeds {seeds}."
+    side, first = found["settings"]["size"], found["rows"][0]
+    told = f"\n{found['data']}, {side} px, {first['images'][first['labeled']]} labeled images, "
+    told += f"classes as 1 : {1 / found['rarest']:g} at most; seeds {seeds}."
     return table(header, rows) + told + source("class_mix.json", found)
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import csv
 import random
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from table_text import this_command
 
 from proud.config import Options, RunConfig
 from proud.deploy.predict import load_model
@@ -115,7 +116,7 @@ def main() -> None:
             "size": run["task"]["size"],
             "settings": run["config"]["method_config"],
             "rows": rows,
-            "command": "python " + " ".join(Path(part).name if Path(part).is_absolute() else part for part in sys.argv),
+            "command": this_command(),
             **environment(choose_device(arguments.device)),
         },
     )

@@ -1,8 +1,10 @@
-"""What all tables of the docs are made with: results files in, Markdown out."""
+"""What all tables of the docs are made with: results files in, Markdown out; and what a results file says of itself."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +25,8 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 def source(name: str, result: dict[str, Any]) -> str:
     return f"\n`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
+
+
+def this_command() -> str:
+    """What was typed, without folders of this machine."""
+    return shlex.join(["python", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv)])

@@ -9,14 +9,13 @@ therefore a little too good, those on the unseen domain are honest.
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from diagnosis import find_runs
 from safetensors.torch import load_file
+from table_text import this_command
 from trust_tables import trust_table
 
 from proud.training.files import write_json
@@ -71,7 +70,7 @@ def main() -> None:
         "coverage": COVERAGE,
         "risk": RISK,
         "rows": [row for folder in folders if (row := observe(folder)) is not None],
-        "command": shlex.join(["python", *sys.argv]),
+        "command": this_command(),
         "device_of_runs": first["device"],
         **environment(torch.device("cpu")),
     }
