@@ -25,12 +25,14 @@ def test_variants_begin_where_a_pretraining_ended(name: str) -> None:
                 value.fill_(number + 1.0)
     pretrained = {key: value.clone() for key, value in first.state_dict().items()}
     explore.begin(second, pretrained)
-    state, net = second.state_dict(), first.net.state_dict()
+    state = {key: value.clone() for key, value in second.state_dict().items()}
+    net = first.net.state_dict()
     for module in (module for module in second.modules().values() if module.state_dict().keys() == net.keys()):
         assert all(torch.equal(value, net[key]) for key, value in module.state_dict().items())
     optimizers = [key for key in state if key.startswith("optimizer")]
-    assert all(torch.equal(state[key], pretrained[key]) for key in optimizers)
-    pretrained[next(key for key in pretrained if pretrained[key].is_floating_point())].fill_(-1)
+    assert optimizers and all(torch.equal(state[key], pretrained[key]) for key in optimizers)
+    for value in pretrained.values():
+        value.zero_()
     assert all(torch.equal(value, state[key]) for key, value in second.state_dict().items())  # copied, not shared
 
 

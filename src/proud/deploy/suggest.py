@@ -19,7 +19,7 @@ from proud.deploy.evaluate import find_data
 from proud.deploy.predict import Model, load_model
 from proud.errors import UserError
 from proud.methods import METHODS, method_class
-from proud.training.folder import read_run
+from proud.training.folder import other_images, read_run
 from proud.training.records import write_table
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes
@@ -98,10 +98,7 @@ def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool =
     )
     if task.training.classes != model.classes:
         raise UserError(f"The classes of {data} are not those that the model in {folder} was trained on.")
-    kept = about["task"].get("content")
-    found = task.report["content"]
-    other = [name for name in found if isinstance(kept, dict) and kept.get(name, found[name]) != found[name]]
-    if other:
+    if other := other_images(about["task"], task.report):
         text = f"The images of {some(other)} in {data} are not those that the run in {folder} was trained on."
         warnings.warn(text, stacklevel=2)
     labels = config.get("labels")

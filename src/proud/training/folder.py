@@ -84,16 +84,21 @@ def refuse_difference(folder: Path, stored: dict[str, Any], now: dict[str, Any])
 def refuse_other_data(folder: Path, stored: dict[str, Any], now: dict[str, Any]) -> None:
     """A run goes on with the images it began with."""
     difference = config_difference(stored["domains"], now["domains"])
-    was = stored.get("content")
-    if isinstance(was, dict):  # older runs have none
-        other = [name for name, digest in now.get("content", {}).items() if was.get(name, digest) != digest]
-        difference += [f"{name}: other images or labels" for name in other]
+    difference += [f"{name}: other images or labels" for name in other_images(stored, now)]
     if difference or stored["classes"] != now["classes"]:
         lines = "\n  ".join(difference or ["the classes differ"])
         raise UserError(
             f"The images are not those that the run in {folder} began with (stored → now):\n  {lines}\n"
             "Restore them, or start a new run in another --out."
         )
+
+
+def other_images(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Domains whose images or labels are not those of the run; older runs have kept nothing to know them by."""
+    was = stored.get("content")
+    if not isinstance(was, dict):
+        return []
+    return [name for name, digest in now.get("content", {}).items() if was.get(name, digest) != digest]
 
 
 def clear(folder: Path) -> None:
