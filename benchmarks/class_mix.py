@@ -24,8 +24,8 @@ from table_text import this_command
 
 from proud import ProUD
 from proud.bench.plan import DEVELOPMENT
-from proud.training.files import write_json
-from proud.training.machine import environment
+from proud.files import write_json
+from proud.machine import environment
 
 RARE_IN = ("the labeled domain", "all domains")
 CLASS_MIXES = ("labeled", "even")

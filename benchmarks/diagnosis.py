@@ -23,9 +23,9 @@ from scipy.stats import rankdata, spearmanr
 from table_text import this_command
 
 from proud.bench.plan import DEVELOPMENT
-from proud.training.files import write_json
-from proud.training.folder import read_run
-from proud.training.machine import environment
+from proud.files import write_json
+from proud.training.run_folder import read_run
+from proud.machine import environment
 from proud.training.records import Records
 from proud.trust.diagnosis import LAST_EPOCHS, LIMITS, diagnose
 

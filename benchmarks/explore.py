@@ -22,16 +22,16 @@ from torch import Tensor
 
 from proud import ops
 from proud.bench.plan import DEVELOPMENT
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for
-from proud.data.domain import Task
-from proud.evaluation import Evaluator, forward_all
+from proud.data.types import Task
+from proud.training.evaluator import Evaluator, forward_all
 from proud.methods import method_class, method_config
 from proud.methods.base import Method
 from proud.methods.context import make_context
 from proud.methods.statistics import batch_statistics
-from proud.models import model_spec
-from proud.presets import preset
+from proud.nets.models import model_spec
+from proud.methods.presets import preset
 from proud.randomness import Randomness
 from proud.training.fast import FastEpochs
 from proud.training.loop import plain_epoch

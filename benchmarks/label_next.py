@@ -20,13 +20,13 @@ from typing import Any
 from table_text import this_command
 
 from proud.config import Options, RunConfig
-from proud.deploy.predict import load_model
-from proud.deploy.suggest import COLUMNS, read_task, suggest
-from proud.label_cli import LabelNextArguments
+from proud.model.predict import load_model
+from proud.model.label_next import COLUMNS, read_task, suggest
+from proud.cli.label_next import LabelNextArguments
 from proud.methods import method_config
-from proud.training.files import read_json, write_json
-from proud.training.folder import read_run
-from proud.training.machine import choose_device, environment
+from proud.files import read_json, write_json
+from proud.training.run_folder import read_run
+from proud.machine import choose_device, environment
 from proud.training.records import Records, write_table
 from proud.training.run import train
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from proud import ops
-from proud.training.files import write_json
-from proud.training.machine import environment
+from proud.files import write_json
+from proud.machine import environment
 
 CELLS = {cell.replace(":", "-"): cell for cells in DEVELOPMENT_CELLS.values() for cell in cells}
 # centred, temperature times, weight of the classifier, balance

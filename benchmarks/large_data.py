@@ -120,7 +120,7 @@ def one_epoch(task: Any) -> tuple[float, float, float]:
 
     from proud.methods import method_class, method_config
     from proud.methods.context import make_context
-    from proud.models import model_spec
+    from proud.nets.models import model_spec
     from proud.randomness import Randomness
     from proud.training.loop import plain_epoch
 
@@ -175,7 +175,7 @@ def main() -> None:
         return
     import torch
 
-    from proud.training.machine import environment
+    from proud.machine import environment
 
     about: dict[str, Any] = {
         "command": f"python benchmarks/large_data.py --work DIR --sizes {' '.join(map(str, chosen.sizes))}"

@@ -17,11 +17,11 @@ from explore import DEVELOPMENT_CELLS, SEED
 from torch import Tensor
 
 from proud import ops
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for
-from proud.models import ModelSpec, Net, build_net, model_spec
-from proud.training.files import write_json
-from proud.training.machine import environment
+from proud.nets.models import ModelSpec, Net, build_net, model_spec
+from proud.files import write_json
+from proud.machine import environment
 
 RIDGE = 30.0
 

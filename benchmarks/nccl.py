@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from proud.training.files import write_json
-from proud.training.machine import environment
+from proud.files import write_json
+from proud.machine import environment
 
 TRAIN = ["-m", "proud", "train", "--data", "embedded", "--labeled", "pen", "--test", "street", "--device", "cuda"]
 TRAIN += ["--pretrain-epochs", "3", "--epochs", "3", "--quiet"]

@@ -14,8 +14,8 @@ import torch
 
 from proud.config import Options, RunConfig
 from proud.methods import method_config
-from proud.presets import preset
-from proud.training.files import write_json
+from proud.methods.presets import preset
+from proud.files import write_json
 from proud.training.run import environment, load_task, train
 
 

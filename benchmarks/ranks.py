@@ -25,7 +25,7 @@ def train_all(folder: Path) -> None:
     import torch
     from together import RUNS, one_run, small_chunks
 
-    from proud.training.distributed import join
+    from proud.distributed.ranks import join
 
     torch.set_num_threads(1)
     small_chunks()
@@ -61,7 +61,7 @@ def main() -> None:
     import torch
     from together import RUNS
 
-    from proud.training.machine import environment
+    from proud.machine import environment
 
     rows = []
     with tempfile.TemporaryDirectory(prefix="ranks-") as place:

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from proud.speed import equality
-from proud.training.files import write_json
-from proud.training.machine import choose_device, environment
+from proud.files import write_json
+from proud.machine import choose_device, environment
 
 
 def main() -> None:

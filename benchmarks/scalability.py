@@ -19,14 +19,14 @@ from typing import Any
 import torch
 
 from proud.bench.budget import kind
-from proud.made_up import SHAPES, build, made_up_task
+from proud.data.synthetic import SHAPES, build, made_up_task
 from proud.methods.base import Method
 from proud.randomness import Randomness
 from proud.speed import seconds_of
 from proud.training.fast import FastEpochs
-from proud.training.files import write_json
+from proud.files import write_json
 from proud.training.loop import plain_epoch
-from proud.training.machine import choose_device, environment
+from proud.machine import choose_device, environment
 
 DOMAINS = (2, 4, 8)
 

@@ -129,7 +129,7 @@ PARTS: dict[str, Callable[[Path], Any]] = {
 def main(names: list[str]) -> int:
     import torch
 
-    from proud.training.machine import environment
+    from proud.machine import environment
 
     unknown = [name for name in names if name not in PARTS]
     if unknown:

@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from table_text import this_command
 from trust_tables import trust_table
 
-from proud.training.files import write_json
-from proud.training.folder import read_run
-from proud.training.machine import environment
+from proud.files import write_json
+from proud.training.run_folder import read_run
+from proud.machine import environment
 from proud.trust.fitted import fit_trust, measure
 
 COVERAGE, RISK = 0.9, 0.2

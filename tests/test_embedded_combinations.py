@@ -9,7 +9,7 @@ import pytest
 
 from proud.config import Options, RunConfig
 from proud.methods import method_config
-from proud.presets import preset
+from proud.methods.presets import preset
 from proud.training.run import train
 
 DOMAINS = ("pen", "texture", "print", "street")

@@ -11,8 +11,8 @@ from PIL import Image
 
 import proud
 from proud import ProUD, UserError
-from proud.data.domain import UnlabeledDomain
-from proud.inputs import _native_side
+from proud.data.types import UnlabeledDomain
+from proud.data.python_inputs import _native_side
 from toy import CLASSES, SHORT, as_domain, same_network, toy_images, write_folders
 
 
@@ -115,7 +115,7 @@ def test_the_constructor_only_stores() -> None:
 
 
 def test_folders_arrays_and_the_command_agree(tmp_path: Path) -> None:
-    from proud.cli import run
+    from proud.cli.main import run
 
     root = write_folders(tmp_path / "data", {"central": 0, "north": 1, "south": 2}, per_class=3)
     short = SHORT | {"epochs": 1, "pretrain_epochs": 1}

@@ -14,7 +14,7 @@ import torch
 
 import proud
 from proud import ProUD, UserError
-from proud.data.domain import UnlabeledDomain
+from proud.data.types import UnlabeledDomain
 from toy import SHORT, SIDE, as_domain, same_network, toy_images, write_folders
 
 

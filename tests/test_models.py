@@ -10,7 +10,7 @@ import timm
 import torch
 
 from proud.errors import UserError
-from proud.models import build_net, model_spec
+from proud.nets.models import build_net, model_spec
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_without_a_network_only_the_cache_is_asked(monkeypatch: pytest.MonkeyPat
         (lambda *_: [], {}),
     ):
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
-        monkeypatch.setattr("proud.models.getproxies", lambda proxies=proxies: proxies)
+        monkeypatch.setattr("proud.nets.models.getproxies", lambda proxies=proxies: proxies)
         with pytest.raises(UserError):
             build_net(model_spec("resnet18", 3, 64), weights="auto")
         assert before == constants.HF_HUB_OFFLINE

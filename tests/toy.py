@@ -10,7 +10,7 @@ from PIL import Image
 from proud import ProUD
 from proud.config import RunConfig
 from proud.data.arrays import assemble_arrays
-from proud.data.domain import LabeledDomain, Task
+from proud.data.types import LabeledDomain, Task
 from proud.methods import method_config
 
 CLASSES = ("across", "checks", "down", "plain")

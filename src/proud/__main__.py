@@ -1,3 +1,3 @@
-from proud.cli import main
+from proud.cli.main import main
 
 main()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 from tyro.conf import FlagCreatePairsOff, arg
 
 from proud.errors import UserError
-from proud.names import nfc
+from proud.text import nfc
 from proud.ranges import check_ranges
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from proud.config import NOTHING, Options, RunConfig, Square, check_kinds
 from proud.errors import UserError
-from proud.names import nfc
+from proud.text import nfc
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from proud.data.domain import Task
-    from proud.deploy.predict import Model
+    from proud.data.types import Task
+    from proud.model.predict import Model
     from proud.methods.base import MethodConfig
 
 
@@ -113,8 +113,8 @@ class ProUD:
         """
         import torch
 
-        from proud.console import TrainingBar
-        from proud.inputs import gather
+        from proud.cli.show import TrainingBar
+        from proud.data.python_inputs import gather
         from proud.methods import check_name
         from proud.training.run import Stopped, train
 
@@ -172,7 +172,7 @@ class ProUD:
 
     def _method_config(self, network: str) -> MethodConfig:
         from proud.methods import method_config
-        from proud.presets import preset
+        from proud.methods.presets import preset
 
         given = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
         chosen = {name: value for name, value in given.items() if value is not None} | self.settings
@@ -182,7 +182,7 @@ class ProUD:
         """`names`: class -> label as it was given, numbers as numbers."""
         import numpy as np
 
-        from proud.deploy.predict import load_model
+        from proud.model.predict import load_model
         from proud.training.records import Records
 
         self.model_: Model = load_model(folder, self.device)
@@ -217,8 +217,8 @@ class ProUD:
         """All that is said of each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
         and, as far as the model has them, `set` (a tuple of labels, the likeliest first), `abstain` (True or False)
         and `uncertainty`. What they mean: docs/trust.md."""
-        from proud.deploy.answers import Asked
-        from proud.deploy.predict import answer_table
+        from proud.model.answers import Asked
+        from proud.model.predict import answer_table
 
         model = self._fitted()
         return answer_table(model, images, self.classes_, Asked(coverage, risk, sets), skip_bad)
@@ -250,7 +250,7 @@ def load(folder: str | Path, device: str = "auto") -> Model:
 
     It knows its classes by their names: what were numbers are strings here.
     """
-    from proud.deploy.predict import load_model
+    from proud.model.predict import load_model
 
     return load_model(folder, device)
 

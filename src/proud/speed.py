@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from proud.config import RunConfig
-from proud.data.domain import Task
-from proud.made_up import SHAPES, begin, build, made_up_task
+from proud.data.types import Task
+from proud.data.synthetic import SHAPES, begin, build, made_up_task
 from proud.methods.base import Method
 from proud.methods.ema import EMAMethod
 from proud.methods.proud import ProUD

@@ -33,8 +33,8 @@ class SpeedArguments:
 
 def speed(arguments: SpeedArguments) -> int:
     from proud.speed import measure
-    from proud.training.files import check_writable, write_json
-    from proud.training.machine import choose_device, choose_threads, environment
+    from proud.files import check_writable, write_json
+    from proud.machine import choose_device, choose_threads, environment
 
     out = Path(arguments.out or f"runs/speed-{arguments.data}-{arguments.method}.json")
     check_writable(out)

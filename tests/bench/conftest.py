@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from proud.bench_cli import BenchArguments
+from proud.cli.bench import BenchArguments
 
 DOMAINS = ("one", "two", "three", "four")
 
@@ -71,7 +71,7 @@ def start_worker() -> Callable[[BenchArguments], subprocess.Popen[str]]:
 
     def start(arguments: BenchArguments) -> subprocess.Popen[str]:
         code = (
-            "import sys; from pathlib import Path, PosixPath; from proud.bench_cli import *; "
+            "import sys; from pathlib import Path, PosixPath; from proud.cli.bench import *; "
             f"sys.exit(bench({arguments!r}))"
         )
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

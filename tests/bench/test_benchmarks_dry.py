@@ -10,7 +10,7 @@ import pytest
 from bench.conftest import write_domains
 from bench.test_queue import Diary, after, run
 from proud.bench.results import read_rows
-from proud.bench_cli import BenchArguments, bench, prepare
+from proud.cli.bench import BenchArguments, bench, prepare
 from proud.report.published import PUBLISHED
 
 

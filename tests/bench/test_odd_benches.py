@@ -12,8 +12,8 @@ from test_queue import rows_of
 
 from bench.conftest import write_domains
 from proud.bench.results import Results
-from proud.bench.worker import is_general
-from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.bench.queue import is_general
+from proud.cli.bench import BenchArguments, bench, out_folder, prepare
 from proud.data.catalog import REPORT_MARK
 from proud.errors import UserError
 

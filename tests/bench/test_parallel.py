@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file
 
 from proud.bench.claims import claim
-from proud.bench.parallel import work_side_by_side
+from proud.bench.processes import work_side_by_side
 from proud.bench.results import read_rows
-from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.cli.bench import BenchArguments, bench, out_folder, prepare
 from proud.config import Options
 from proud.errors import UserError
 

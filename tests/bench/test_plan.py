@@ -8,7 +8,7 @@ import pytest
 
 from proud.bench.plan import DEVELOPMENT, Job, Plan, make_plan, parse_combos, parse_methods, parse_pairs, parse_seeds
 from proud.bench.results import command
-from proud.bench_cli import BenchArguments, prepare
+from proud.cli.bench import BenchArguments, prepare
 from proud.config import RunConfig
 from proud.errors import UserError
 from proud.methods import method_config

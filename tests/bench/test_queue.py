@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import torch
 
-from proud.bench import worker
+from proud.bench import queue as worker
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key
 from proud.bench.results import Results, key_of
-from proud.bench.worker import Outcome, Tasks, check_folder, work
-from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.bench.queue import Outcome, Tasks, check_folder, work
+from proud.cli.bench import BenchArguments, bench, out_folder, prepare
 from proud.config import Options
-from proud.data import store
+from proud.data import decode as store
 from proud.errors import UserError
 from proud.training.loop import Progress
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from proud.bench.ray_engine import cluster
+from proud.bench.ray_cluster import cluster
 from proud.bench.results import Results, key_of
-from proud.bench_cli import BenchArguments
+from proud.cli.bench import BenchArguments
 from proud.errors import UserError
 
 Make = Callable[..., BenchArguments]

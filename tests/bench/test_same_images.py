@@ -12,7 +12,7 @@ from PIL import Image
 
 from bench.test_queue import Diary, Make, run
 from proud.bench.results import Results
-from proud.bench_cli import bench, out_folder
+from proud.cli.bench import bench, out_folder
 from proud.errors import UserError
 
 

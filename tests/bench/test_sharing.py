@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file
 from test_queue import Diary, after, rows_of, run
 
-from proud.bench.sharing import Families, Sharer, code_of, family
-from proud.bench.worker import Tasks
-from proud.bench_cli import BenchArguments, bench, out_folder, prepare
+from proud.bench.reuse import Families, Sharer, code_of, family
+from proud.bench.queue import Tasks
+from proud.cli.bench import BenchArguments, bench, out_folder, prepare
 from proud.config import Options
 from proud.methods import METHODS
 from toy import write_folders

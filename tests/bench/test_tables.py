@@ -12,7 +12,7 @@ import pytest
 
 from proud.bench.plan import make_plan
 from proud.bench.results import FORMAT, Row, images_of, portable, read_rows
-from proud.bench_cli import BenchArguments, bench
+from proud.cli.bench import BenchArguments, bench
 from proud.config import RunConfig
 from proud.errors import UserError
 from proud.report.formats import csv_text, latex, markdown

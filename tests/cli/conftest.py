@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proud import cli
+from proud.cli.main import main as cli
 from toy import write_folders
 
 FLAGS = (

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from proud.cli import COMMANDS, run
+from proud.cli.main import COMMANDS, run
 from proud.errors import UserError
 from proud.methods import METHODS
 
@@ -20,7 +20,7 @@ def test_help_needs_no_torch_and_half_a_second(argv: list[str]) -> None:
     program = "\n".join(
         [
             "import sys",
-            "from proud.cli import run",
+            "from proud.cli.main import run",
             "try:",
             "    run(sys.argv[1:])",
             "except SystemExit:",

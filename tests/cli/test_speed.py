@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proud import speed
-from proud.cli import run
+from proud.cli.main import run
 from proud.errors import UserError
 
 TINY = {"labeled": 40, "unlabeled": (24, 30), "test": 10, "classes": 3, "model": "digits", "size": 16}

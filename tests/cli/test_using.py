@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from cli.conftest import train
-from proud import cli
-from proud.deploy import reading
-from proud.deploy.evaluate import evaluate_domain, is_own_data
-from proud.deploy.predict import load_model
+from proud.cli.main import main as cli
+from proud.model import reading
+from proud.model.evaluate import evaluate_domain, is_own_data
+from proud.model.predict import load_model
 from proud.errors import UserError
 from proud.report.page import write_report
 from toy import CLASSES, toy_images, write_folders

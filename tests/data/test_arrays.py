@@ -8,8 +8,8 @@ import torch
 from trees import pixels
 
 from proud.data.arrays import assemble_arrays
-from proud.data.domain import LabeledDomain, Task, UnlabeledDomain
-from proud.data.store import decode
+from proud.data.types import LabeledDomain, Task, UnlabeledDomain
+from proud.data.decode import decode
 from proud.errors import UserError
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from trees import site_task, three_sites, write_image, write_tree
 
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import scan_csv
 from proud.data.reader import Cache
-from proud.data.store import content_hash, decode, decode_all
+from proud.data.decode import content_hash, decode, decode_all
 from proud.errors import UserError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from trees import SHARED_DATA, three_sites, write_image
 
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for, check
 from proud.errors import UserError
 

@@ -15,9 +15,9 @@ from PIL import Image
 
 from proud.config import Options, RunConfig
 from proud.data import cache, cache_build
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import scan_folder
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.errors import UserError
 from proud.methods.context import ImagePool
 from proud.training.run import train

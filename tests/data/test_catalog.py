@@ -9,7 +9,7 @@ from trees import three_sites, write_image, write_tree
 
 from proud.data.catalog import REPORT_MARK, nested_classes, scan_csv, scan_folder
 from proud.data.roles import assign_roles, find_domain
-from proud.data.store import decode
+from proud.data.decode import decode
 from proud.errors import UserError
 
 

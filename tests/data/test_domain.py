@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import proud.data
-from proud.data.domain import Audit, LabeledDomain, UnlabeledDomain
+from proud.data.types import Audit, LabeledDomain, UnlabeledDomain
 
 IMAGES = torch.zeros((2, 3, 4, 4), dtype=torch.uint8)
 

@@ -8,7 +8,7 @@ import pytest
 from trees import pixels, three_sites, write_image
 
 from proud.errors import UserError
-from proud.inputs import folder_domain, gather
+from proud.data.python_inputs import folder_domain, gather
 
 
 def test_files_and_links_that_are_not_read_are_told(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 import torch
 from trees import three_sites, write_image
 
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import Catalog, scan_folder
-from proud.data.domain import Audit, EvaluationData, TrainingData, UnlabeledDomain
+from proud.data.types import Audit, EvaluationData, TrainingData, UnlabeledDomain
 
 
 def training_data(root: Path, held_out: float | None = None) -> TrainingData:

@@ -10,11 +10,11 @@ import numpy as np
 from PIL import Image
 
 from proud.config import SQUARES
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.cache import map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry, array_domain, scan_folder
 from proud.data.native import cut_off, native_side
-from proud.data.store import in_square
+from proud.data.decode import in_square
 
 
 def catalog_of(root: Path, *names: str) -> Catalog:

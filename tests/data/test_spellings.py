@@ -13,13 +13,13 @@ from proud import ProUD
 from proud.bench.plan import parse_combos
 from proud.config import RunConfig
 from proud.data.arrays import assemble_arrays
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import benchmark_catalog
 from proud.data.catalog import nested_classes, scan_csv, scan_folder
 from proud.data.labels import read_labels, state_labels
-from proud.deploy.loading import read_classes
+from proud.model.load import read_classes
 from proud.errors import UserError
-from proud.inputs import gather
+from proud.data.python_inputs import gather
 
 COMPOSED = {name: unicodedata.normalize("NFC", name) for name in ("café", "über", "Köln", "Zürich")}
 APART = {name: unicodedata.normalize("NFD", name) for name in COMPOSED}

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proud.data import states as module
-from proud.data.states import GONE, Asked, state, states
+from proud.data import file_states as states as module
+from proud.data.file_states import GONE, Asked, state, states
 
 
 @pytest.fixture

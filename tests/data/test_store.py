@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from trees import pixels, write_image
 
-from proud.data.store import BadImage, content_hash, decode, decode_all, hash_all, stored_side
+from proud.data.decode import BadImage, content_hash, decode, decode_all, hash_all, stored_side
 from proud.errors import UserError
 
 

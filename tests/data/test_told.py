@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 from trees import site_task, three_sites, write_tree
 
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import Entry, scan_csv, scan_folder
 from proud.data.copies import Row
 from proud.data.splits import split_labeled
-from proud.data.store import decode
+from proud.data.decode import decode
 from proud.errors import UserError
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import scan_folder
-from proud.data.domain import Task
+from proud.data.types import Task
 
 SHARED_DATA = Path(__file__).parents[3] / "shared" / "data"
 """Real data beside the repository; tests that need it skip where it is absent."""

@@ -16,11 +16,11 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from proud.config import Options
-from proud.data.store import stored_side
-from proud.deploy.answers import Asked, answers, promise
-from proud.deploy.predict import Model, load_model, predict_files
+from proud.data.decode import stored_side
+from proud.model.answers import Asked, answers, promise
+from proud.model.predict import Model, load_model, predict_files
 from proud.errors import UserError
-from proud.models import build_net, model_spec
+from proud.nets.models import build_net, model_spec
 from proud.training.run import train
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import RISKS, Trust, fit_trust, read_trust

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from proud import models
-from proud.deploy.predict import Model, find_images, load_model
+from proud.nets import models
+from proud.model.predict import Model, find_images, load_model
 from proud.errors import UserError
-from proud.models import build_net, model_spec
+from proud.nets.models import build_net, model_spec
 from toy import write_folders
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from proud.deploy import reading
-from proud.deploy.predict import Model, find_images, predict_files
-from proud.deploy.reading import Reading
+from proud.model import reading
+from proud.model.predict import Model, find_images, predict_files
+from proud.model.reading import Reading
 from proud.errors import UserError
-from proud.models import build_net, model_spec
+from proud.nets.models import build_net, model_spec
 from toy import CLASSES, SIDE, toy_images
 
 

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 import proud
-from proud import cli
-from proud.data.store import in_square
-from proud.deploy.predict import load_model
+from proud.cli.main import main as cli
+from proud.data.decode import in_square
+from proud.model.predict import load_model
 from proud.errors import UserError
 
 

@@ -20,8 +20,8 @@ from proud.config import Options, RunConfig
 from proud.errors import UserError
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import Context
-from proud.methods.group import Group
-from proud.training.distributed import check_method
+from proud.distributed.group import Group
+from proud.distributed.ranks import check_method
 from proud.training.loop import Progress, Stopped
 from proud.training.run import train
 from toy import write_folders

@@ -14,12 +14,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from proud.config import Options
 from proud.data.arrays import assemble_arrays
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.errors import UserError
 from proud.methods.context import Context
-from proud.methods.group import ALONE, Group
-from proud.models import Net
-from proud.training.distributed import join
+from proud.distributed.group import ALONE, Group
+from proud.nets.models import Net
+from proud.distributed.ranks import join
 from proud.training.run import train
 from toy import as_domain, toy_images, toy_run, toy_settings
 

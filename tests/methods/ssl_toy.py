@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from proud import ops
-from proud.data.domain import LabeledDomain, TrainingData, UnlabeledDomain
+from proud.data.types import LabeledDomain, TrainingData, UnlabeledDomain
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
 from proud.methods.context import Context, make_context
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Draws, Randomness
 
 CLASSES, SIZE = 3, 16

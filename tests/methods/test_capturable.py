@@ -19,7 +19,7 @@ from proud import lazy, ops
 from proud.methods import METHODS
 from proud.methods.base import Method, Stage
 from proud.methods.context import Context, ImagePool
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Draws, Randomness, raw_sizes, shape_draws
 
 NOWHERE = torch.device("meta")

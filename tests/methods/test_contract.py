@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file
 
 from proud.config import Options
-from proud.data.domain import Audit, EvaluationData, LabeledDomain, Task
-from proud.deploy.predict import load_model
-from proud.evaluation import Evaluator
+from proud.data.types import Audit, EvaluationData, LabeledDomain, Task
+from proud.model.predict import load_model
+from proud.training.evaluator import Evaluator
 from proud.methods import METHODS, method_class
 from proud.methods.context import make_context
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.training import loop
-from proud.training.folder import RUN_FILES
+from proud.training.run_folder import RUN_FILES
 from proud.training.loop import Loop, Stopped
 from proud.training.run import train
 from toy import SIDE, toy_run, toy_settings, toy_task, write_folders

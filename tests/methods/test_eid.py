@@ -13,7 +13,7 @@ from proud.methods.coteaching import clean_first, information_maximization, reme
 from proud.methods.eid import place_of
 from proud.methods.mcd import discrepancy, update
 from proud.methods.mixstyle import mix_style
-from proud.models import Net, build_net, model_spec
+from proud.nets.models import Net, build_net, model_spec
 from proud.randomness import Randomness
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from proud.cli import train_arguments
+from proud.cli.main import train_arguments
 from proud.config import Options
 from proud.methods import METHODS, method_class
 from proud.methods.base import MethodConfig

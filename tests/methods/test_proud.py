@@ -14,7 +14,7 @@ from proud import ops
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
 from proud.methods.proud import ProUD
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from toy import SIDE, toy_task
 

@@ -7,7 +7,7 @@ from toy_context import accuracy, same_weights, toy_context, toy_method, train
 
 from proud.errors import UserError
 from proud.methods.rsc import feature_map, hit_hardest, muted_features, top_share
-from proud.models import build_net, model_spec
+from proud.nets.models import build_net, model_spec
 
 
 def test_top_share_marks_exactly_the_largest() -> None:

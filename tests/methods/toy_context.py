@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proud.data.domain import LabeledDomain, TrainingData, UnlabeledDomain
+from proud.data.types import LabeledDomain, TrainingData, UnlabeledDomain
 from proud.methods import METHODS, method_class
 from proud.methods.base import Method
 from proud.methods.context import Context, make_context
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.loop import plain_epoch
 
@@ -77,7 +77,7 @@ def train(method: Method, until: tuple[str, int] | None = None, after: tuple[str
 
 def accuracy(method: Method) -> float:
     """On a domain that training never saw."""
-    from proud.evaluation import forward_all
+    from proud.training.evaluator import forward_all
 
     images, labels = bars(60, 99, 60.0)
     context = method.context

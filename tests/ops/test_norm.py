@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from proud.errors import UserError
-from proud.models import build_net, model_spec
-from proud.norms import BlendedBatchNorm, blend_norms
+from proud.nets.models import build_net, model_spec
+from proud.nets.batch_norm import BlendedBatchNorm, blend_norms
 from proud.ops.norm import blended_statistics, own_statistics, pooled_statistics
 from proud.training.batchnorm import share_batch_norms
 

@@ -45,7 +45,7 @@ def _child(work: Callable[..., Any], *arguments: Any) -> None:
 
 def command(log: Path, argv: list[str], before: Callable[[], Any] | None = None) -> None:
     """In a child: the command line as users have it; what it says goes to `log`."""
-    from proud.cli import main
+    from proud.cli.main import main
 
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)

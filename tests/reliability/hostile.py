@@ -64,7 +64,7 @@ class Watch:
 
 def fuzz(name: str, cases: int, folder: Path, one: Callable[[random.Random], None]) -> dict[str, Any]:
     """Run so many cases; a UserError or BadImage is a refusal, anything else a failure, which stops the count."""
-    from proud.data.store import BadImage
+    from proud.data.decode import BadImage
     from proud.errors import UserError
 
     watch, refused, slowest = Watch(), 0, 0.0
@@ -91,7 +91,7 @@ def fuzz(name: str, cases: int, folder: Path, one: Callable[[random.Random], Non
 
 
 def images(cases: int, folder: Path) -> dict[str, Any]:
-    from proud.data.store import decode
+    from proud.data.decode import decode
 
     seeds = seeds_of_images()
 
@@ -106,8 +106,8 @@ def images(cases: int, folder: Path) -> dict[str, Any]:
 def models(cases: int, folder: Path) -> dict[str, Any]:
     import torch
 
-    from proud.deploy.predict import Model, load_model
-    from proud.models import build_net, model_spec
+    from proud.model.predict import Model, load_model
+    from proud.nets.models import build_net, model_spec
 
     spec = model_spec("digits", 2, 16)
     Model(build_net(spec), spec, ("cat", "dog"), {"seed": 1}, torch.device("cpu")).save(folder)
@@ -131,9 +131,9 @@ def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
 
     from proud.methods import method_class
     from proud.methods.context import make_context
-    from proud.models import model_spec
+    from proud.nets.models import model_spec
     from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
-    from proud.training.folder import refuse_difference
+    from proud.training.run_folder import refuse_difference
     from toy import toy_settings, toy_task
 
     task = toy_task(per_class=2)
@@ -165,7 +165,7 @@ def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
 def run_folders(cases: int, folder: Path) -> dict[str, Any]:
     """run.json, result.json and records.jsonl of a finished run, as `--resume` and the bench read them."""
     from proud.config import Options
-    from proud.training.folder import check_folder, read_result, refuse_other_data
+    from proud.training.run_folder import check_folder, read_result, refuse_other_data
     from proud.training.records import Records
     from proud.training.run import train
     from toy import toy_run, toy_settings, toy_task

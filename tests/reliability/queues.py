@@ -17,7 +17,7 @@ COMBOS = "a:b,a:c,b:a,b:c,c:a,d:b"
 
 def worker(data: Path, out: Path) -> None:
     """In a child: work until nothing is left."""
-    from proud.bench_cli import BenchArguments, bench
+    from proud.cli.bench import BenchArguments, bench
     from proud.training import loop
 
     loop.CHECKPOINT_SECONDS = 0.0

@@ -17,10 +17,10 @@ from undisturbed import FLAGS, Fault, Site, clear_message, read, slow
 MOMENTS: dict[str, tuple[str, str, float, str]] = {
     # which function is slow, and for how many seconds; what is there when the run has come so far
     "reading images": ("proud.data.reader", "hash_all", 20.0, ""),
-    "decoding images": ("proud.data.store", "_decode_pixels", 1.0, ""),
+    "decoding images": ("proud.data.decode", "_decode_pixels", 1.0, ""),
     "the first epoch": ("proud.methods.base", "Method.step", 20.0, "run.json"),
     "pseudo-labelling": ("proud.methods.proud", "ProUD.pseudo_label", 20.0, "records.jsonl"),
-    "evaluation": ("proud.evaluation", "Evaluator.scores", 20.0, "run.json"),
+    "evaluation": ("proud.training.evaluator", "Evaluator.scores", 20.0, "run.json"),
     "writing a checkpoint": ("proud.training.checkpoint", "write_tensors", 20.0, "records.jsonl"),
 }
 

@@ -21,15 +21,15 @@ from proud.bench.plan import Job
 from proud.config import RunConfig
 from proud.data.catalog import scan_csv, scan_folder
 from proud.data.native import native_side
-from proud.data.store import BadImage, decode
+from proud.data.decode import BadImage, decode
 from proud.data.walk import Walk
-from proud.deploy.predict import Model, find_images, load_model, predict_files, write_predictions
-from proud.ending import shown
+from proud.model.predict import Model, find_images, load_model, predict_files, write_predictions
+from proud.cli.exit import shown
 from proud.errors import UserError
 from proud.methods import method_config
-from proud.models import build_net, model_spec
-from proud.training.files import read_json, write_json
-from proud.training.folder import default_folder
+from proud.nets.models import build_net, model_spec
+from proud.files import read_json, write_json
+from proud.training.run_folder import default_folder
 from proud.training.records import plain_cell, safe_cell
 from toy import write_folders
 

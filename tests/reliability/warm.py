@@ -7,10 +7,10 @@ import timm  # noqa: F401
 import torch._dynamo
 import torch._inductor  # noqa: F401
 
-import proud.bench.worker
-import proud.cli
-import proud.console
-import proud.deploy.predict
+import proud.bench.queue
+import proud.cli.main
+import proud.cli.show
+import proud.model.predict
 import proud.methods.erm
 import proud.methods.proud
 import proud.trust  # noqa: F401

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proud.config import Options
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.training.run import train
 from toy import CLASSES, toy_run, toy_settings, toy_task
 

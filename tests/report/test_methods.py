@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from proud import cli
+from proud.cli.main import main as cli
 from proud.config import Options
 from proud.report.figures.maps import collect, feature_maps, unit
 from proud.report.gather import gather

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proud import cli
+from proud.cli.main import main as cli
 from proud.errors import UserError
 from proud.report.gather import gather
 from proud.report.page import write_report

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from proud import cli
+from proud.cli.main import main as cli
 from proud.errors import UserError
-from proud.live import TrainingBar
+from proud.cli.progress import TrainingBar
 from proud.training.loop import Progress
 from proud.training.tensorboard import TensorBoard
 from toy import write_folders

@@ -10,7 +10,7 @@ import torch
 
 from proud.errors import UserError
 from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
-from proud.training.files import replacing, write_json
+from proud.files import replacing, write_json
 from proud.training.records import Records
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from proud.evaluation import full_precision
+from proud.training.evaluator import full_precision
 
 matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
 

@@ -10,11 +10,11 @@ import torch
 from proud.methods import method_class
 from proud.methods.base import Method
 from proud.methods.context import make_context
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.fast import FastEpochs
 from proud.training.loop import plain_epoch
-from proud.training.machine import Stopped
+from proud.machine import Stopped
 from toy import SIDE, toy_settings, toy_task
 
 

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 from proud.config import Options
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.errors import UserError
 from proud.methods import method_class
 from proud.methods.context import make_context
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training import loop
 from proud.training.checkpoint import load_checkpoint

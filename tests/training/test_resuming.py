@@ -16,7 +16,7 @@ from proud.config import Options, RunConfig
 from proud.errors import UserError
 from proud.methods import method_config
 from proud.training import files, loop
-from proud.training.folder import completed, config_difference
+from proud.training.run_folder import completed, config_difference
 from proud.training.loop import Stopped
 from proud.training.run import train
 from toy import SIDE, toy_run, toy_settings, toy_task, write_folders

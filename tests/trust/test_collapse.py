@@ -12,11 +12,11 @@ from torch.nn.functional import one_hot
 
 from proud import ProUD
 from proud.bench.results import read_rows
-from proud.bench_cli import BenchArguments, bench
-from proud.console import show_result
-from proud.data.store import evenly
+from proud.cli.bench import BenchArguments, bench
+from proud.cli.show import show_result
+from proud.data.decode import evenly
 from proud.report.page import write_report
-from proud.training.files import read_json
+from proud.files import read_json
 from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
 from toy import SIDE, toy_images, write_folders
 

@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from proud import cli, ops
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import scan_folder
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.data.labels import read_labels, state_labels
 from proud.errors import UserError
 from proud.methods import method_class
 from proud.methods.context import make_context
-from proud.models import model_spec
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from toy import CLASSES, SIDE, toy_settings, toy_task, write_folders
 
@@ -219,7 +219,7 @@ def second(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def test_told_labels_are_never_written_over(
     second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from proud.console import show_sites
+    from proud.cli.show import show_sites
 
     before = (tmp_path / "extra.csv").read_text()
     (tmp_path / "link.csv").symlink_to("extra.csv")
@@ -319,7 +319,7 @@ def test_label_next_names_a_method_that_uses_labels(
 
 
 def test_stated_labels_do_not_count_as_pseudo_labels() -> None:
-    from proud.evaluation import Evaluator
+    from proud.training.evaluator import Evaluator
 
     task = toy_task(per_class=3)
     spec = model_spec("digits", len(CLASSES), SIDE)

@@ -14,11 +14,11 @@ import torch
 from torch.nn import Module
 
 from proud.errors import UserError
-from proud.made_up import made_up_task
+from proud.data.synthetic import made_up_task
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
 from proud.methods.context import make_context
-from proud.models import Net, model_spec
+from proud.nets.models import Net, model_spec
 from proud.randomness import Randomness
 
 TINY = {"labeled": 16, "unlabeled": (16, 16), "test": 4, "classes": 2, "size": 16, "model": "digits"}

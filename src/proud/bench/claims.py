@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proud.errors import UserError
-from proud.training.files import telling_why
+from proud.files import telling_why
 
 
 @contextmanager

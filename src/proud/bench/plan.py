@@ -13,8 +13,8 @@ from proud.config import RunConfig, check
 from proud.errors import UserError
 from proud.methods import check_name, method_class, method_config
 from proud.methods.base import MethodConfig
-from proud.names import nfc
-from proud.presets import preset
+from proud.text import nfc
+from proud.methods.presets import preset
 
 if TYPE_CHECKING:
     from proud.data.catalog import Catalog

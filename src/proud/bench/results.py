@@ -15,8 +15,8 @@ from typing import Any
 from proud.bench.plan import Job, Key, Plan
 from proud.config import RunConfig, config_difference, flat
 from proud.errors import UserError
-from proud.training.files import json_bytes, make_folder, parse_json, sync_folder, telling_why
-from proud.training.folder import completed
+from proud.files import json_bytes, make_folder, parse_json, sync_folder, telling_why
+from proud.training.run_folder import completed
 
 FORMAT = "proud-result-1"
 CELL = ("labeled", "test", "unlabeled", "seed")

@@ -1,7 +1,7 @@
 """Domains as uint8 tensors: where images come from, how they are decoded, and who may see which labels.
 
 Names are imported at their first use: `import proud.data` stays free of torch. The main entrance is
-`proud.data.assemble.assemble`.
+`proud.data.task.assemble`.
 """
 # ruff: noqa: F401 (the imports below are for type checkers and editors)
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from proud.data.arrays import assemble_arrays
     from proud.data.benchmarks import catalog_for, check
     from proud.data.catalog import Catalog, scan_csv, scan_folder
-    from proud.data.domain import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+    from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
     from proud.data.embedded import contact_sheet, load_embedded
-    from proud.data.store import BadImage, decode, decode_all, stored_side
+    from proud.data.decode import BadImage, decode, decode_all, stored_side
 
 _HOME = {
     "Audit": "domain",

@@ -13,12 +13,12 @@ from PIL import Image
 from torch import Tensor
 
 from proud.config import Square
-from proud.data.assemble import build_task, check_numbers, digest
+from proud.data.task import build_task, check_numbers, digest
 from proud.data.catalog import Catalog, DomainFiles, array_domain
-from proud.data.domain import UNKNOWN, Audit, LabeledDomain, Task, UnlabeledDomain
+from proud.data.types import UNKNOWN, Audit, LabeledDomain, Task, UnlabeledDomain
 from proud.data.labels import with_known
 from proud.data.roles import assign_roles
-from proud.data.store import BadImage, decode_all, pixels_of, stored_side
+from proud.data.decode import BadImage, decode_all, pixels_of, stored_side
 from proud.errors import UserError
 
 Images = np.ndarray | Tensor | list[Any]

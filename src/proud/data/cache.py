@@ -27,7 +27,7 @@ from torch import Tensor
 from proud.config import Square
 from proud.data.cache_build import ROWS_PER_PIECE, Build, Files, locations, read_description, root_of
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.states import Asked
+from proud.data.file_states import Asked
 from proud.errors import UserError
 
 AUTOMATIC_BYTES = 3 << 30  # of pixels; below, memory holds them

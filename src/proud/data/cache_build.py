@@ -15,8 +15,8 @@ import PIL
 
 from proud.config import Square
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.states import Asked, state, states
-from proud.data.store import BadImage, content_hash, decode, in_threads, with_bar
+from proud.data.file_states import Asked, state, states
+from proud.data.decode import BadImage, content_hash, decode, in_threads, with_bar
 
 VERSION = 2
 ROWS_PER_PIECE = 4096

@@ -15,7 +15,7 @@ import numpy as np
 
 from proud.data.walk import IMAGE_SUFFIXES, Walk
 from proud.errors import UserError
-from proud.names import nfc
+from proud.text import nfc
 
 SHOWN = 5
 MANY_OTHERS = 10  # files that are no images, in a domain's folder; or

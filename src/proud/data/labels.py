@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from proud.data.catalog import SHOWN, _read_table, some
-from proud.data.domain import UNKNOWN, Audit, Task, UnlabeledDomain
+from proud.data.types import UNKNOWN, Audit, Task, UnlabeledDomain
 from proud.errors import UserError
-from proud.names import nfc
+from proud.text import nfc
 from proud.training.records import plain_cell
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from proud.data.catalog import DomainFiles, Entry, some
 from proud.data.walk import Walk
 from proud.errors import UserError
-from proud.names import nfc
+from proud.text import nfc
 
 DEEPEST = 2
 """How far below the given root the domain folders may lie."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from proud.data.store import evenly
+from proud.data.decode import evenly
 
 LIGHT = 24
 """Of 255: images without a value from here on are nearly black."""

@@ -14,10 +14,10 @@ from proud.config import Square
 from proud.data.cache import MappedDomain, map_domain
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.copies import Row
-from proud.data.domain import UNKNOWN, Audit, LabeledDomain, UnlabeledDomain
+from proud.data.types import UNKNOWN, Audit, LabeledDomain, UnlabeledDomain
 from proud.data.splits import split_unlabeled
-from proud.data.states import Asked
-from proud.data.store import BadFile, decode_all, hash_all
+from proud.data.file_states import Asked
+from proud.data.decode import BadFile, decode_all, hash_all
 
 
 class WholeDomain(NamedTuple):

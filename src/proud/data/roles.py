@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from proud.data.catalog import Catalog, DomainFiles, nested_classes, refuse_splits, some
 from proud.errors import UserError
-from proud.names import nfc
+from proud.text import nfc
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from proud.data.domain import UNKNOWN, TrainingData
-from proud.methods.group import ALONE, Group
-from proud.models import ModelSpec, Net, build_net
+from proud.data.types import UNKNOWN, TrainingData
+from proud.distributed.group import ALONE, Group
+from proud.nets.models import ModelSpec, Net, build_net
 
 if TYPE_CHECKING:
     from proud.methods.base import Stage

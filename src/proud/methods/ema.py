@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from proud.methods.context import Context
-    from proud.models import Net
+    from proud.nets.models import Net
     from proud.randomness import Draws, Randomness
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from proud.lazy import ops, torch
 from proud.methods.base import VIEW_UNIFORMS, Method, MethodConfig, Stage
-from proud.methods.group import ALONE, Group
+from proud.distributed.group import ALONE, Group
 from proud.methods.showing import saved_prototypes, shown_moment
 from proud.methods.statistics import batch_statistics
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from proud.methods.context import Context, ImagePool
-    from proud.models import Net
+    from proud.nets.models import Net
     from proud.ops import PseudoLabels
     from proud.randomness import Draw, Draws, Randomness
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from proud.methods.base import Stage
     from proud.methods.context import Context, ImagePool
     from proud.methods.proud import Chunk
-    from proud.models import Net
+    from proud.nets.models import Net
     from proud.ops import PseudoLabels
     from proud.randomness import Randomness
 

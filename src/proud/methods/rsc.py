@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from proud.methods.base import Stage
     from proud.methods.context import Context
-    from proud.models import Net
+    from proud.nets.models import Net
     from proud.randomness import Draw, Draws, Randomness
 
 

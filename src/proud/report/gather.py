@@ -13,8 +13,8 @@ import numpy as np
 
 from proud.bench.results import Row, read_rows
 from proud.errors import UserError
-from proud.training.files import read_json
-from proud.training.folder import read_run
+from proud.files import read_json
+from proud.training.run_folder import read_run
 from proud.training.records import Records
 from proud.training.snapshot import MOMENTS
 

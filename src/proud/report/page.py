@@ -19,7 +19,7 @@ from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_file, pa
 from proud.report.gather import Bench, Run, gather
 from proud.report.run_tables import audited
 from proud.report.sections import Block, Section, TableBlock, make_sections
-from proud.training.files import replacing, telling_why
+from proud.files import replacing, telling_why
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proud.evaluation import audited_part
+from proud.training.evaluator import audited_part
 from proud.report.figures.trust import measured_sets
 from proud.report.formats import NOTHING, PlainTable, number
 from proud.report.gather import Run

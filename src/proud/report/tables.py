@@ -15,7 +15,7 @@ from proud.errors import UserError
 from proud.methods import METHODS
 from proud.report.formats import csv_text, latex, markdown
 from proud.report.published import PUBLISHED, TWINS, PublishedRow, PublishedTable
-from proud.training.files import replacing
+from proud.files import replacing
 
 ABLATION = {"proud-no-udmix": "w/o UDMix", "proud-no-pml": "w/o PML"}
 ABLATION_CELLS: tuple[Combo, ...] = (("photo", "cartoon"), ("photo", "sketch"), ("sketch", "photo"))

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from proud.errors import UserError
-from proud.norms import ActivationBehind, BlendedBatchNorm, remember
-from proud.training.collectives import summed
+from proud.nets.batch_norm import ActivationBehind, BlendedBatchNorm, remember
+from proud.distributed.collectives import summed
 
 
 def share_batch_norms(network: nn.Module) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.training.files import (
+from proud.files import (
     MOST_TENSOR_BYTES,
     parse_tensors,
     read_json,

@@ -18,7 +18,7 @@ from torch import Tensor
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness, raw_sizes, shape_draws
 from proud.training.loop import plain_epoch
-from proud.training.machine import Stopped
+from proud.machine import Stopped
 from proud.training.memory import is_out_of_memory
 
 WARM_UP_STEPS = 3

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from proud import ops
-from proud.data.domain import UNKNOWN, Task
+from proud.data.types import UNKNOWN, Task
 from proud.methods.base import Method
 
 GALLERY_BYTES = 1_000_000  # for all domains together

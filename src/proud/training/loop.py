@@ -12,16 +12,16 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.errors import UserError
-from proud.evaluation import Evaluator
+from proud.training.evaluator import Evaluator
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness
 from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
-from proud.training.folder import refuse_difference, tidy
-from proud.training.machine import Stopped
+from proud.training.run_folder import refuse_difference, tidy
+from proud.machine import Stopped
 from proud.training.records import NoRecords, Records, write_pseudo_labels
-from proud.training.shared import Sharing
+from proud.training.reuse import Sharing
 from proud.training.snapshot import moment_of, save_snapshot
 from proud.trust.diagnosis import site_signals
 

@@ -9,9 +9,9 @@ import torch
 from torch.nn.functional import normalize
 
 from proud import ops
-from proud.data.store import evenly
-from proud.evaluation import forward_all
-from proud.training.files import replacing, write_json, write_tensors
+from proud.data.decode import evenly
+from proud.training.evaluator import forward_all
+from proud.files import replacing, write_json, write_tensors
 from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure

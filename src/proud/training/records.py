@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.training.files import json_bytes, parse_json, replacing, sync_folder, telling_why, text_of
+from proud.files import json_bytes, parse_json, replacing, sync_folder, telling_why, text_of
 
 if TYPE_CHECKING:
-    from proud.data.domain import Task
+    from proud.data.types import Task
     from proud.ops import PseudoLabels
 
 

@@ -14,20 +14,20 @@ from typing import Any
 import torch
 
 from proud.config import NOTHING, Options, RunConfig, check, choose_model, flat
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.data.labels import read_labels, state_labels
 from proud.data.native import native_side
 from proud.errors import UserError
 from proud.methods import method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context
-from proud.methods.group import ALONE, Group
-from proud.models import model_spec
-from proud.training.distributed import check_method
-from proud.training.files import replacing, write_json, write_tensors
-from proud.training.folder import (
+from proud.distributed.group import ALONE, Group
+from proud.nets.models import model_spec
+from proud.distributed.ranks import check_method
+from proud.files import replacing, write_json, write_tensors
+from proud.training.run_folder import (
     FORMAT,
     check_folder,
     clear,
@@ -39,7 +39,7 @@ from proud.training.folder import (
     remove_if_empty,
 )
 from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
-from proud.training.machine import (
+from proud.machine import (
     choose_device,
     choose_threads,
     code_version,
@@ -49,7 +49,7 @@ from proud.training.machine import (
 )
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import collapses, last_prototypes, save_trust
-from proud.training.shared import Sharing
+from proud.training.reuse import Sharing
 
 MODEL_FORMAT = "proud-model-1"
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from proud.data.domain import LabeledDomain, Task, UnlabeledDomain
-from proud.evaluation import Evaluator, forward_all
+from proud.data.types import LabeledDomain, Task, UnlabeledDomain
+from proud.training.evaluator import Evaluator, forward_all
 from proud.methods.base import Method
 from proud.methods.statistics import batch_statistics
-from proud.models import ModelSpec, Net
+from proud.nets.models import ModelSpec, Net
 from proud.randomness import Randomness
-from proud.training.files import replacing, write_tensors
+from proud.files import replacing, write_tensors
 from proud.training.gallery import certain_images, pair_origins
 
 MOMENTS = ("first", "middle", "last")

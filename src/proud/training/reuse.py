@@ -16,7 +16,7 @@ import torch
 
 from proud.errors import UserError
 from proud.training.checkpoint import Position, load_into, read_checkpoint, save_checkpoint
-from proud.training.files import read_json, write_json
+from proud.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.training.files import check_tensors, read_json, read_tensors
+from proud.files import check_tensors, read_json, read_tensors
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import Score, prediction_sets
 from proud.trust.fitted import SCORES, Trust, check_coverage, check_risk, read_trust, uncertainty_to_prototypes
 
 if TYPE_CHECKING:
-    from proud.deploy.predict import Model
+    from proud.model.predict import Model
 
 PROTOTYPES = "prototypes.safetensors"
 MOST_PROTOTYPE_BYTES = 1_000_000_000

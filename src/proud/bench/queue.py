@@ -3,7 +3,7 @@
 OUT/results.jsonl    one line per finished run: what is in it is not run again
 OUT/runs/<job>/      the runs' own folders; a half-done one is resumed
 OUT/locks/<job>.lock held by the worker that runs the job
-OUT/shared/          work that several jobs have in common, see proud.bench.sharing
+OUT/shared/          work that several jobs have in common, see proud.bench.reuse
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from proud.bench.results import (
     make_row,
     portable,
 )
-from proud.bench.sharing import Facts, Families, Sharer, facts_of, half_done_first
+from proud.bench.reuse import Facts, Families, Sharer, facts_of, half_done_first
 from proud.config import Options, RunConfig, flat
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import Catalog
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.data.reader import Cache
 from proud.errors import UserError
-from proud.models import model_spec
-from proud.training.folder import read_result, read_run, refuse_difference
+from proud.nets.models import model_spec
+from proud.training.run_folder import read_result, read_run, refuse_difference
 from proud.training.loop import Progress, Stopped
 from proud.training.records import Records
 from proud.training.run import train

@@ -16,12 +16,12 @@ from typing import Any
 
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import Results, Row
-from proud.bench.worker import Outcome, Tasks, View, work
+from proud.bench.queue import Outcome, Tasks, View, work
 from proud.config import Options
 from proud.data.catalog import Catalog
 from proud.errors import UserError
 from proud.training.loop import Progress, Stopped
-from proud.training.machine import stop_signals
+from proud.machine import stop_signals
 
 LOOK_SECONDS = 0.5
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 from proud.bench.claims import claim, owner
 from proud.bench.plan import Job, Key, Plan, fingerprint
 from proud.bench.results import Results, Row
-from proud.bench.sharing import Families, Sharer, family, half_done_first
-from proud.bench.worker import Outcome, Tasks, View, is_general, run_job
+from proud.bench.reuse import Families, Sharer, family, half_done_first
+from proud.bench.queue import Outcome, Tasks, View, is_general, run_job
 from proud.config import Options
 from proud.data.benchmarks import catalog_for
 from proud.errors import UserError
-from proud.training.files import write_json
+from proud.files import write_json
 from proud.training.loop import Stopped
-from proud.training.machine import stop_signals
+from proud.machine import stop_signals
 
 if TYPE_CHECKING:
     from proud.training.loop import Progress

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from proud.data.assemble import digest
+from proud.data.task import digest
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import Catalog, refuse_splits, some
 from proud.data.labels import read_labels
 from proud.data.roles import sort_classes, with_images
-from proud.data.store import Source, hash_all, stored_side
-from proud.deploy.predict import Model, load_model
-from proud.deploy.reading import Reading
+from proud.data.decode import Source, hash_all, stored_side
+from proud.model.predict import Model, load_model
+from proud.model.reading import Reading
 from proud.errors import UserError
-from proud.training.files import write_json
-from proud.training.folder import read_run
-from proud.training.machine import environment
+from proud.files import write_json
+from proud.training.run_folder import read_run
+from proud.machine import environment
 from proud.trust.fitted import measure
 
 if TYPE_CHECKING:
-    from proud.cli import EvaluateArguments
+    from proud.cli.main import EvaluateArguments
 
 
 def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:

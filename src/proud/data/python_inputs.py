@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proud.config import Square, choose_model
 from proud.data.arrays import assemble_arrays
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.catalog import (
     Catalog,
     DomainFiles,
@@ -27,14 +27,14 @@ from proud.data.catalog import (
     split_folders,
     taken_for_splits,
 )
-from proud.data.domain import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
+from proud.data.types import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
 from proud.data.native import LOOKED_AT, median_side, native_side
 from proud.data.roles import sort_classes
-from proud.data.store import decode_all, stored_side
+from proud.data.decode import decode_all, stored_side
 from proud.data.walk import Walk
 from proud.errors import UserError
-from proud.models import model_spec
-from proud.names import nfc
+from proud.nets.models import model_spec
+from proud.text import nfc
 
 
 def gather(

@@ -15,20 +15,20 @@ from tyro.conf import Positional
 
 import proud
 from proud.config import Options, RunConfig, Switch, choose_model, word
-from proud.ending import ending_well, say
+from proud.cli.exit import ending_well, say
 from proud.errors import UserError
 
 # name -> (where its function is, what it is for)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("proud.cli:demo_command", "train source-only and ProUD on the built-in digits and compare them"),
-    "train": ("proud.cli:train_command", "train on your folders, a CSV or a benchmark"),
-    "evaluate": ("proud.cli:evaluate_command", "measure a trained model on a labeled domain"),
-    "predict": ("proud.cli:predict_command", "classify images with a trained model"),
-    "label-next": ("proud.label_cli:label_next_command", "which images of each site to label by hand next"),
-    "bench": ("proud.cli:bench_command", "run a whole table: combinations of domains × seeds × methods"),
-    "report": ("proud.report_cli:report_command", "write one HTML page about runs and benches"),
-    "speed": ("proud.cli:speed_command", "measure how fast training is on this machine"),
-    "data": ("proud.cli:data_command", "look at a data set before training: proud data check pacs --root DIR"),
+    "demo": ("proud.cli.main:demo_command", "train source-only and ProUD on the built-in digits and compare them"),
+    "train": ("proud.cli.main:train_command", "train on your folders, a CSV or a benchmark"),
+    "evaluate": ("proud.cli.main:evaluate_command", "measure a trained model on a labeled domain"),
+    "predict": ("proud.cli.main:predict_command", "classify images with a trained model"),
+    "label-next": ("proud.cli.label_next:label_next_command", "which images of each site to label by hand next"),
+    "bench": ("proud.cli.main:bench_command", "run a whole table: combinations of domains × seeds × methods"),
+    "report": ("proud.cli.report:report_command", "write one HTML page about runs and benches"),
+    "speed": ("proud.cli.main:speed_command", "measure how fast training is on this machine"),
+    "data": ("proud.cli.main:data_command", "look at a data set before training: proud data check pacs --root DIR"),
 }
 
 
@@ -128,7 +128,7 @@ def train_arguments(argv: list[str]) -> tuple[RunConfig, Any, Options]:
 def preset_for(argv: list[str], data: str, method: str) -> dict[str, Any]:
     """The benchmark's settings or, for one's own data, those of the network that suits the images."""
     from proud.data.layouts import find_benchmark
-    from proud.presets import preset
+    from proud.methods.presets import preset
 
     root, labeled, model = (peek(argv, *flag) for flag in (("root", ""), ("labeled", ""), ("model", "auto")))
     benchmark = find_benchmark(data)
@@ -158,8 +158,8 @@ def _domains_of(run_config: RunConfig) -> str:
 
 def train_command(argv: list[str]) -> int:
     run_config, settings, options = train_arguments(argv)
-    from proud import console
-    from proud.training.distributed import join
+    from proud.cli.main import show as console
+    from proud.distributed.ranks import join
 
     with join(options.device) as group:
         return console.train(run_config, settings, options, group)
@@ -193,7 +193,7 @@ class EvaluateArguments:
 
 def evaluate_command(argv: list[str]) -> int:
     arguments = parse(EvaluateArguments, argv, "evaluate", "Measure a trained model on one labeled domain.")
-    from proud import console
+    from proud.cli.main import show as console
 
     return console.evaluate(arguments)
 
@@ -224,7 +224,7 @@ class PredictArguments:
 
 def predict_command(argv: list[str]) -> int:
     arguments = parse(PredictArguments, argv, "predict", "Classify images with a trained model.")
-    from proud import console
+    from proud.cli.main import show as console
 
     return console.predict(arguments)
 
@@ -241,7 +241,7 @@ def demo_command(argv: list[str]) -> int:
     arguments = parse(
         DemoArguments, argv, "demo", "Source-only against ProUD on the built-in digits: pen labeled, street unseen."
     )
-    from proud import console
+    from proud.cli.main import show as console
 
     return console.demo(arguments.out, arguments.seed)
 
@@ -266,7 +266,7 @@ def data_command(argv: list[str]) -> int:
         if find_benchmark(arguments.name) is None:
             raise UserError(f"`proud data check` is for {', '.join(BENCHMARKS)}; one's own folders need no check.")
         raise UserError(f"Where is {arguments.name} unpacked? Name its folder: --root DIR.")
-    from proud import console
+    from proud.cli.main import show as console
 
     return console.check_data(arguments.name, arguments.root)
 
@@ -278,6 +278,6 @@ def speed_command(argv: list[str]) -> int:
 
 
 def bench_command(argv: list[str]) -> int:
-    from proud.bench_cli import DESCRIPTION, BenchArguments, bench
+    from proud.cli.bench import DESCRIPTION, BenchArguments, bench
 
     return bench(parse(BenchArguments, argv, "bench", DESCRIPTION))

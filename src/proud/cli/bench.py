@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from proud.bench.plan import Plan
-    from proud.bench.worker import Outcome, View
+    from proud.bench.queue import Outcome, View
     from proud.config import Options, RunConfig
     from proud.data.catalog import Catalog
 
@@ -98,7 +98,7 @@ class BenchArguments:
 def bench(arguments: BenchArguments) -> int:
     from rich.console import Console
 
-    from proud.training.distributed import refuse_torchrun
+    from proud.distributed.ranks import refuse_torchrun
 
     console = Console()
     if arguments.table_only:
@@ -111,10 +111,10 @@ def bench(arguments: BenchArguments) -> int:
 
 def run_bench(arguments: BenchArguments, console: Console) -> int:
     started = time.monotonic()
-    from proud.bench.live import BenchView
-    from proud.bench.parallel import work_side_by_side
+    from proud.cli.bench_view import BenchView
+    from proud.bench.processes import work_side_by_side
     from proud.bench.results import Results
-    from proud.bench.worker import Tasks, check_folder, work
+    from proud.bench.queue import Tasks, check_folder, work
     from proud.config import Options, at_least
 
     at_least(0, minutes=arguments.minutes, equal_budget=arguments.equal_budget)
@@ -152,7 +152,7 @@ def run_bench(arguments: BenchArguments, console: Console) -> int:
 def on_ray(
     arguments: BenchArguments, plan: Plan, folder: Path, options: Options, view: View, deadline: Callable[[], bool]
 ) -> Outcome:
-    from proud.bench.ray_engine import Place, Resources, work_on_ray
+    from proud.bench.ray_cluster import Place, Resources, work_on_ray
 
     named = arguments.root or not Path(arguments.name).exists()
     place = Place(
@@ -250,7 +250,7 @@ def budget_epochs(
     """Epochs per method for an equal budget, on domains of the mean size: the same for all combinations."""
     from proud.bench.budget import equal_epochs
     from proud.bench.plan import parse_settings
-    from proud.presets import preset
+    from proud.methods.presets import preset
 
     if "epochs" in pairs:
         raise UserError("--equal-budget sets the epochs of every method; leave --epochs out.")

@@ -4,7 +4,7 @@ Jobs of one family differ in the test domain (and in settings that their first s
 decided by keys: of the whole training, where the method sees the labeled domain alone and takes as many steps; and of
 the first stage, where that one does. The first of a family does the work, the others wait for it.
 
-OUT/shared/<family>/<key>/   see proud.training.shared; a family's folder goes when none of its jobs is left
+OUT/shared/<family>/<key>/   see proud.training.reuse; a family's folder goes when none of its jobs is left
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from proud.bench.claims import claim, use
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import portable
 from proud.config import Options
-from proud.data.domain import Task
+from proud.data.types import Task
 from proud.errors import UserError
 from proud.methods import method_class
 from proud.methods.base import Stage
-from proud.training.folder import read_run
+from proud.training.run_folder import read_run
 from proud.training.loop import LAST_EPOCHS
-from proud.training.machine import choose_device, code_of, environment, usual_threads
-from proud.training.shared import Sharing, is_kept
+from proud.machine import choose_device, code_of, environment, usual_threads
+from proud.training.reuse import Sharing, is_kept
 
 if TYPE_CHECKING:
-    from proud.bench.worker import Tasks
+    from proud.bench.queue import Tasks
 
 LOOKED_AT_BYTES = 1 << 24  # of the labeled images, spread over all of them
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from proud.config import Square
 from proud.errors import UserError
-from proud.norms import blend_norms
+from proud.nets.batch_norm import blend_norms
 from proud.randomness import seed_for
 
 _GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's one generator: run by run

@@ -15,7 +15,7 @@ from typing import Any
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
 from proud.methods import METHODS, method_config
-from proud.training.files import probe, read_json, remove_parts, telling_why
+from proud.files import probe, read_json, remove_parts, telling_why
 
 FORMAT = "proud-run-1"
 LONGEST_NAME = 60  # letters; a folder's name may have 255 bytes

@@ -9,9 +9,9 @@ import torch
 
 from proud.config import SQUARES
 from proud.errors import UserError
-from proud.models import ModelSpec, Net, build_net
-from proud.names import nfc
-from proud.training.files import bytes_of, check_tensors, read_json, read_tensors
+from proud.nets.models import ModelSpec, Net, build_net
+from proud.text import nfc
+from proud.files import bytes_of, check_tensors, read_json, read_tensors
 from proud.training.run import MODEL_FORMAT
 
 MOST_CLASSES = 100_000

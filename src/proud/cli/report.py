@@ -28,7 +28,7 @@ class ReportArguments:
 
 
 def report_command(argv: list[str]) -> int:
-    from proud.cli import parse
+    from proud.cli.main import parse
 
     return report(parse(ReportArguments, argv, "report", DESCRIPTION))
 

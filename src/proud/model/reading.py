@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proud.config import Square
 from proud.data.light import LIGHT, without_light
-from proud.data.store import BadFile, Source, bad_files_error, decode_all
+from proud.data.decode import BadFile, Source, bad_files_error, decode_all
 from proud.errors import UserError
 
 PIECE = 2048

@@ -1,6 +1,6 @@
 """The processes that train one network together, as a method sees them: which part is mine, and sums over all parts.
 
-`Group` itself is one process alone, for which all of this is nothing. `proud.training.distributed` has the other kind.
+`Group` itself is one process alone, for which all of this is nothing. `proud.distributed.ranks` has the other kind.
 """
 
 from __future__ import annotations

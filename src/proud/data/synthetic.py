@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proud.data.domain import EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
-from proud.data.store import stored_side
+from proud.data.types import EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+from proud.data.decode import stored_side
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
 from proud.methods.context import make_context
-from proud.models import model_spec
-from proud.presets import preset
+from proud.nets.models import model_spec
+from proud.methods.presets import preset
 from proud.randomness import Randomness
 
 SMALL: dict[str, Any] = {"model": "digits", "size": 32}

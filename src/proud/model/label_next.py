@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from proud import ops
-from proud.data.assemble import assemble
+from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for
 from proud.data.catalog import some
-from proud.data.domain import Task, UnlabeledDomain
+from proud.data.types import Task, UnlabeledDomain
 from proud.data.labels import read_labels, state_labels
-from proud.deploy.evaluate import find_data
-from proud.deploy.predict import Model, load_model
+from proud.model.evaluate import find_data
+from proud.model.predict import Model, load_model
 from proud.errors import UserError
 from proud.methods import METHODS, method_class
-from proud.training.folder import other_images, read_run
+from proud.training.run_folder import other_images, read_run
 from proud.training.records import write_table
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes
 from proud.trust.label_next import choose_images
 
 if TYPE_CHECKING:
-    from proud.label_cli import LabelNextArguments
+    from proud.cli.label_next import LabelNextArguments
 
 COLUMNS = ["path", "domain", "label", "guess", "uncertainty", "content"]
 

@@ -36,7 +36,7 @@ class BlendedBatchNorm(nn.BatchNorm2d):
         """Mean, variance and number of images."""
         if not (self.shared and self.training):
             return *pooled_statistics(means, variances), len(means)
-        from proud.training.collectives import summed
+        from proud.distributed.collectives import summed
 
         images = summed(means.new_tensor(len(means)))
         mean = summed(means.sum(0)) / images

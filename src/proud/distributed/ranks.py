@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from proud.errors import UserError
-from proud.methods.group import ALONE, Group
+from proud.distributed.group import ALONE, Group
 from proud.training.batchnorm import share_batch_norms
-from proud.training.collectives import all_reduced, by_the_network, gathered, telling_of_lost_ranks
+from proud.distributed.collectives import all_reduced, by_the_network, gathered, telling_of_lost_ranks
 
 if TYPE_CHECKING:
     from proud.methods.base import Method, Stage

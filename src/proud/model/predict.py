@@ -15,17 +15,17 @@ from torch import Tensor
 
 from proud.data.arrays import channels_last
 from proud.data.catalog import found_instead, leaving_links, not_read
-from proud.data.store import BadFile, stored_side
+from proud.data.decode import BadFile, stored_side
 from proud.data.walk import Walk
-from proud.deploy.answers import PROTOTYPES, Asked, answers, as_arrays, assess, read_reliability
-from proud.deploy.loading import read_model, read_warnings
-from proud.deploy.reading import Reading
+from proud.model.answers import PROTOTYPES, Asked, answers, as_arrays, assess, read_reliability
+from proud.model.load import read_model, read_warnings
+from proud.model.reading import Reading
 from proud.errors import UserError
-from proud.evaluation import forward_all
-from proud.inputs import tell_left_out
-from proud.models import ModelSpec, Net
-from proud.training.files import replacing, write_json, write_tensors
-from proud.training.machine import choose_device
+from proud.training.evaluator import forward_all
+from proud.data.python_inputs import tell_left_out
+from proud.nets.models import ModelSpec, Net
+from proud.files import replacing, write_json, write_tensors
+from proud.machine import choose_device
 from proud.training.records import write_table
 from proud.training.run import MODEL_FORMAT
 from proud.trust.calibration import probabilities

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from proud import ops
-from proud.data.domain import EvaluationData, LabeledDomain
-from proud.models import ModelSpec, Net
+from proud.data.types import EvaluationData, LabeledDomain
+from proud.nets.models import ModelSpec, Net
 from proud.ops import PseudoLabels
 
 

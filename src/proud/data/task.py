@@ -12,13 +12,13 @@ from proud.config import Square
 from proud.data.cache import NEVER, ask, cache_folder
 from proud.data.catalog import Catalog
 from proud.data.copies import Row, also_learned_from, on_both_sides, under_two_classes
-from proud.data.domain import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.data.light import nearly_black
 from proud.data.native import cut_off
 from proud.data.reader import Cache, Reader
 from proud.data.roles import Roles, assign_roles, unknown_classes, where
 from proud.data.splits import split_labeled
-from proud.data.store import bad_files_error, stored_side
+from proud.data.decode import bad_files_error, stored_side
 from proud.errors import UserError
 
 

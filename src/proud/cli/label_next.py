@@ -38,13 +38,13 @@ class LabelNextArguments:
 
 
 def label_next_command(argv: list[str]) -> int:
-    from proud.cli import parse
+    from proud.cli.main import parse
 
     arguments = parse(LabelNextArguments, argv, "label-next", DESCRIPTION)
     from rich.markup import escape
 
-    from proud.console import console
-    from proud.deploy.suggest import suggest
+    from proud.cli.show import console
+    from proud.model.label_next import suggest
 
     counts, method = suggest(arguments)
     sites = ", ".join(f"{escape(name)} {count}" for name, count in counts.items())

@@ -18,19 +18,19 @@ from rich.table import Table
 
 from proud.config import Options, RunConfig
 from proud.data.copies import also_learned_from
-from proud.data.store import first_bad_files
-from proud.ending import shown
+from proud.data.decode import first_bad_files
+from proud.cli.exit import shown
 from proud.errors import UserError
-from proud.evaluation import audited_part
-from proud.live import TrainingBar
-from proud.methods.group import ALONE, Group
+from proud.training.evaluator import audited_part
+from proud.cli.progress import TrainingBar
+from proud.distributed.group import ALONE, Group
 from proud.training import loop
-from proud.training.files import check_writable, read_json
+from proud.files import check_writable, read_json
 from proud.training.run import Stopped, default_folder, read_run
 from proud.training.run import train as train_run
 
 if TYPE_CHECKING:
-    from proud.cli import EvaluateArguments, PredictArguments
+    from proud.cli.main import EvaluateArguments, PredictArguments
     from proud.methods.base import MethodConfig
 
 console = Console()
@@ -159,7 +159,7 @@ def _domain_result(result: dict[str, Any], name: str, domain: dict[str, Any]) ->
 def demo(out: Path, seed: int) -> int:
     """Source-only against ProUD: pen labeled, street unseen, texture and print unlabeled."""
     from proud.methods import method_config
-    from proud.presets import preset
+    from proud.methods.presets import preset
 
     ours = any((out / method / "run.json").is_file() for method in ("erm", "proud"))
     if out.exists() and not ours and any(out.iterdir()):
@@ -237,7 +237,7 @@ def check_out(path: Path, overwrite: bool) -> None:
 
 
 def evaluate(arguments: EvaluateArguments) -> int:
-    from proud.deploy.evaluate import evaluate_domain, write_measured
+    from proud.model.evaluate import evaluate_domain, write_measured
 
     if arguments.out:
         check_out(Path(arguments.out), arguments.overwrite)
@@ -296,8 +296,8 @@ def show_trust(found: dict[str, Any] | None, arguments: EvaluateArguments) -> No
 
 
 def predict(arguments: PredictArguments) -> int:
-    from proud.deploy.answers import Asked, promise
-    from proud.deploy.predict import (
+    from proud.model.answers import Asked, promise
+    from proud.model.predict import (
         find_images,
         load_model,
         predict_files,
