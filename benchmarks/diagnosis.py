@@ -1,11 +1,11 @@
-"""Does the diagnosis, which sees no label of a site, rank sites by how right their pseudo-labels are?
+"""Does the label-free diagnosis rank sites by the accuracy of their pseudo-labels?
 
 Usage: python benchmarks/diagnosis.py RUNS_OR_RESULTS... --data NAME --out benchmarks/results/diagnosis.json
 
-Takes finished runs, folders of them (means over the last five epochs) or results.jsonl files (the last epoch), of data
-whose true labels are known, and gives the rank correlation (Spearman) of the score and of each signal with the accuracy
-of the pseudo-labels. The limits in `proud.trust.diagnosis` were chosen on the development cells of Digits-DG; the other
-cells are told apart.
+Takes finished runs, folders of them (means over the last five epochs) or results.jsonl files (the last epoch), on data
+with known true labels, and computes Spearman's rank correlation of the score and of each signal with the pseudo-label
+accuracy. The limits in `proud.trust.diagnosis` were chosen on the development cells of Digits-DG; other cells are
+reported separately.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from table_text import this_command
 
 from proud.bench.plan import DEVELOPMENT
 from proud.files import write_json
-from proud.training.run_folder import read_run
 from proud.machine import environment
 from proud.training.records import Records
+from proud.training.run_folder import read_run
 from proud.trust.diagnosis import LAST_EPOCHS, LIMITS, diagnose
 
-MOST_EXACT = 8  # sites; with more of them the usual approximation of p will do
+MOST_EXACT = 8  # sites; with more, the usual approximation of p is used
 SIGNALS = ("stability", "agreement", "class_shift", "prototype_shift", "uncertainty", "uncertain", "certain", "lambda")
 
 
@@ -93,7 +93,7 @@ def correlations(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def exact_p(scores: list[float], truth: list[float]) -> float:
-    """The share of all orders of the sites whose rank correlation is at least as strong, either way."""
+    """Two-sided permutation p value of the rank correlation."""
     a, b = rankdata(scores), rankdata(truth)
     a, b = a - a.mean(), b - b.mean()
     found = abs(np.array(list(permutations(a))) @ b)
@@ -117,7 +117,7 @@ def by_verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sources", type=Path, nargs="+")
-    parser.add_argument("--data", required=True, help="what the data is, in words")
+    parser.add_argument("--data", required=True, help="description of the data")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     files = [path for path in arguments.sources if path.is_file()]

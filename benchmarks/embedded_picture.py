@@ -1,4 +1,4 @@
-"""The built-in data set at a glance, one row per domain, twice its size: the README's picture.
+"""The README's picture of the built-in data set: one row per domain, twice its size.
 
 python benchmarks/embedded_picture.py docs/images/embedded.png
 """

@@ -1,10 +1,10 @@
-"""Look before searching: variants of ProUD on the development cells, with what happens inside.
+"""Trials on the development cells: variants of a method, with test accuracy and pseudo-labels over the epochs.
 
 Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --variants F.json --epochs 100 --out F.jsonl
 
-Test accuracy and audited pseudo-label accuracy may guide choices on four development cells alone, so no other cell is
-accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}.
-Variants with the same network share their pretraining.
+Test accuracy and true pseudo-label accuracy may guide choices on the four development cells only, so other cells are
+rejected. The seed is not a reported one. Each variant is {"name", "method", ...settings}; variants whose settings
+differ only in the main phase share their pretraining.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import speed
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from proud import ops
 from proud.bench.plan import DEVELOPMENT
-from proud.data.task import assemble
 from proud.data.benchmarks import catalog_for
+from proud.data.task import assemble
 from proud.data.types import Task
-from proud.training.evaluator import Evaluator, forward_all
+from proud.machine import environment
 from proud.methods import method_class, method_config
 from proud.methods.base import Method
 from proud.methods.context import make_context
-from proud.methods.statistics import batch_statistics
-from proud.nets.models import model_spec
 from proud.methods.presets import preset
+from proud.nets.forward import forward_all
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
+from proud.training.evaluator import Evaluator
 from proud.training.fast import FastEpochs
 from proud.training.loop import plain_epoch
-from proud.training.run import environment
 
 DEVELOPMENT_CELLS = {data: tuple(":".join(cell) for cell in sorted(cells)[::-1]) for data, cells in DEVELOPMENT.items()}
 SEED = 7
@@ -53,7 +53,7 @@ def build(task: Task, data: str, variant: dict[str, Any], device: torch.device, 
 
 
 def thinned(task: Task, rarest: float) -> Task:
-    """The task with fewer labeled images: the rarest class is `rarest` times as common as the commonest one."""
+    """Fewer labeled images: the rarest class has `rarest` times as many as the most frequent one."""
     domain, generator = task.training.labeled, torch.Generator().manual_seed(SEED)
     there = domain.labels.bincount(minlength=len(task.training.classes))
     order = torch.randperm(len(there), generator=generator)
@@ -68,29 +68,19 @@ def thinned(task: Task, rarest: float) -> Task:
     return replace(task, training=replace(task.training, labeled=labeled))
 
 
-def run_stage_epoch(method: Method, stage: Any, epoch: int, random: Randomness, runner: Any) -> dict[str, Tensor]:
-    random.begin_epoch(stage.name, epoch)
-    method.begin_epoch(stage, epoch, random)
-    rows = {
-        name: random.rows(name, population, stage.steps, method.config.batch_size).to(method.context.device)
-        for name, population in stage.pools.items()
-    }
-    return runner(method, stage, rows, random, lambda step: None)
-
-
 def begin(method: Method, pretrained: dict[str, Tensor]) -> None:
-    """At the end of a pretraining, momentum included, whichever variant it was run for."""
+    """Continue from a pretraining, including momentum, whichever variant it was run for."""
     own = method.state_dict()
     method.load_state_dict({name: pretrained.get(name, value).clone() for name, value in own.items()})
     weights = method.net.state_dict()
-    for net in method.modules().values():  # averages and the like start as the network
-        if set(net.state_dict()) == set(weights):
-            net.load_state_dict(weights)
+    for part in method.parts().values():  # moving averages start as the network
+        if isinstance(part, torch.nn.Module) and set(part.state_dict()) == set(weights):
+            part.load_state_dict(weights)
 
 
 def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
-    """Accuracies, and the geometry of the features."""
-    net, context = method.network(), method.context
+    """Accuracies, and statistics of features and pseudo-labels."""
+    net, context, pseudo = method.network(), method.context, method.describe().pseudo_labels
     row: dict[str, Any] = {key: round(100 * value, 2) for key, value in evaluator.scores(net).items()}
     for t, name in enumerate(context.unlabeled_names):
         start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
@@ -102,8 +92,10 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
         unit = torch.nn.functional.normalize(features, dim=1)
         domain = {"classifier": round(100 * (logits.argmax(1) == truth).float().mean().item(), 1)}
         domain["common_mean"] = round(unit.mean(0).norm().item(), 3)
-        domain["largest"] = round(logits.argmax(1).bincount().max().item() / len(some), 3)  # near 1: one class for all
-        found = method.pseudo_labels().get(name)
+        domain["largest"] = round(
+            logits.argmax(1).bincount().max().item() / len(some), 3
+        )  # near 1: collapsed to one class
+        found = pseudo.get(name)
         if found is not None:
             domain["pseudo"] = round(100 * evaluator.audit(name, found)["accuracy"], 1)
             domain["agreement"] = round(100 * (logits.argmax(1) == found.labels[some - start]).float().mean().item(), 1)
@@ -117,32 +109,6 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     return row
 
 
-def dump(method: Method, evaluator: Evaluator, path: Path) -> None:
-    """Features, logits and true labels after pretraining, with running and with the domain's own batch statistics."""
-    if path.exists():
-        return
-    context, found = method.context, {}
-    for t, name in enumerate(context.unlabeled_names):
-        start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
-        rows = torch.arange(start, start + size, device=context.device)
-        found[f"{name}.truth"] = evaluator.data.audits[name].labels
-        for own in (False, True):
-            parts, random = [], Randomness(SEED, context.device)
-            random.begin_epoch("dump", t)
-            for some in rows.split(256):
-                with batch_statistics(method.net, own), torch.no_grad(), method.autocast():
-                    uniform = random.uniform("dump", len(some), 9)
-                    parts.append(method.net(method.view(context.unlabeled.take(some), uniform)))
-            kind = "own" if own else "running"
-            for what, values in zip(("features", "logits"), zip(*parts, strict=True), strict=True):
-                found[f"{name}.{kind}.{what}"] = torch.cat(values).half().cpu()
-            if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in method.net.modules()):
-                break
-    found["labeled.labels"] = context.labels.cpu()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: value.contiguous() for name, value in found.items()}, path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", choices=DEVELOPMENT_CELLS)
@@ -152,11 +118,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
-    parser.add_argument("--size", type=int, default=0, help="pixels, other than the data set's own: for quick looks")
-    parser.add_argument("--rarest", type=float, default=0, help="thin out classes of the labeled domain, as 0.1")
+    parser.add_argument("--size", type=int, default=0, help="pixels, if not those of the data set")
+    parser.add_argument("--rarest", type=float, default=0, help="thin out classes of the labeled domain, e.g. 0.1")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--dump", type=Path, help="folder for features and logits after pretraining")
     parser.add_argument("--minutes", type=float, default=9.0)
     arguments = parser.parse_args()
     deadline = time.monotonic() + 60 * arguments.minutes
@@ -167,7 +132,7 @@ def main() -> None:
     about |= {name: getattr(arguments, name) for name in ("size", "rarest") if getattr(arguments, name)}
     for cell in arguments.cells.split(","):
         if cell not in DEVELOPMENT_CELLS[arguments.data]:
-            raise SystemExit(f"{cell} is not a development cell: looking at its test accuracy would be choosing by it")
+            raise SystemExit(f"{cell} is not a development cell: its test accuracy must not guide choices")
         labeled, test = cell.split(":")
         size = arguments.size or (32 if arguments.data == "digits-dg" else 224)
         task = assemble(catalog, labeled=labeled, test=test, size=size, seed=SEED, cache=cache)
@@ -182,21 +147,18 @@ def main() -> None:
             runner = FastEpochs(method) if device.type == "cuda" else plain_epoch
             random = Randomness(SEED, device)
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
-            pretrain, stage = method.stages()
-            config = method.config
-            # what has an effect on pretraining; what is off is as if it were not there
-            later = {"epochs", *method.MAIN_ONLY}
-            key = str(sorted((name, value) for name, value in asdict(config).items() if value and name not in later))
+            pretrain, main_stage = method.stage_list()
+            later = {"epochs", *method.MAIN_ONLY}  # settings without effect on pretraining
+            settings = asdict(method.config).items()
+            key = str(sorted((name, value) for name, value in settings if value and name not in later))
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
-                    run_stage_epoch(method, pretrain, epoch, random, runner)
+                    runner(method, *speed.begin(method, 0, epoch, random), random, lambda step: None)
                 pretrained[key] = {name: value.clone() for name, value in method.state_dict().items()}
             begin(method, pretrained[key])
             trail = [{"epoch": 0, **look(method, evaluator)}]
-            if arguments.dump:
-                dump(method, evaluator, arguments.dump / f"{cell.replace(':', '-')}-{len(pretrained)}.safetensors")
-            for epoch in range(min(arguments.epochs, stage.epochs)):
-                losses = run_stage_epoch(method, stage, epoch, random, runner)
+            for epoch in range(min(arguments.epochs, main_stage.epochs)):
+                losses = runner(method, *speed.begin(method, 1, epoch, random), random, lambda step: None)
                 if (epoch + 1) % arguments.every == 0 or epoch in (0, 9):
                     means = {name: round(value.mean().item(), 3) for name, value in losses.items()}
                     trail.append({"epoch": epoch + 1, "losses": means, **look(method, evaluator)})

@@ -1,10 +1,10 @@
-"""What k labels per site buy: the same run with and without the labels that `proud label-next` asks for.
+"""The value of k labels per site: the same run with and without the labels that `proud label-next` suggests.
 
 Usage: python benchmarks/label_next.py RUN... --work DIR --out benchmarks/results/label_next.json --data NAME [--k 20]
 
 Every RUN is a finished run without added labels, on data whose true labels are known. The table of `proud label-next`
-is filled in with them, as a person would; `random` fills in as many images drawn at random, to tell what the choice is
-worth. Pseudo-label accuracy is measured on the other images alone. Nothing is chosen by these numbers.
+is filled in with them; `random` labels as many random images, for comparison. Pseudo-label accuracy is measured on the
+other images only. Nothing is selected by these numbers.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 from table_text import this_command
 
-from proud.config import Options, RunConfig
-from proud.model.predict import load_model
-from proud.model.label_next import COLUMNS, read_task, suggest
 from proud.cli.label_next import LabelNextArguments
-from proud.methods import method_config
+from proud.config import Options, RunConfig
 from proud.files import read_json, write_json
-from proud.training.run_folder import read_run
 from proud.machine import choose_device, environment
+from proud.methods import method_config
+from proud.model.label_next import COLUMNS, read_task, suggest
+from proud.model.predict import load_model
 from proud.training.records import Records, write_table
 from proud.training.run import train
+from proud.training.run_folder import read_run
 
 
 def fill_in(folder: Path, k: int, table: Path, choice: str) -> dict[str, int]:
-    """Write the table with true labels; returns how many guesses of each site were wrong, for `chosen`."""
+    """Write the table with true labels; returns the number of wrong guesses per site, for `chosen`."""
     arguments = LabelNextArguments(folder, k=k, out=table, overwrite=True, device="cpu")
     task = read_task(load_model(folder, "cpu"), folder, "", "")
     truth = {
@@ -90,8 +90,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--k", type=int, default=20)
     parser.add_argument("--choices", nargs="+", default=["chosen"], choices=["chosen", "random"])
-    parser.add_argument("--data", required=True, help="what the data is, in words")
-    parser.add_argument("--device", default="cpu", help="where to train: take that of the runs")
+    parser.add_argument("--data", required=True, help="description of the data")
+    parser.add_argument("--device", default="cpu", help="that of the runs")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     rows = []

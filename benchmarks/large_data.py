@@ -1,12 +1,11 @@
-"""How time and memory grow with the number of images: files of 32×32, the mapped cache, one full DaPP and 50 steps.
+"""Time and memory by the number of images: 32×32 files, the mapped cache, one full DaPP and 50 steps.
 
     python benchmarks/large_data.py --work DIR [--sizes 10000 100000 1000000]
 
-Every phase is a process of its own. Start-up, from the start of the process until all images are mapped, is measured
-five times; the file system has the files' names and times in memory then, as after any recent use. Anonymous memory
-(RssAnon) is what a process really takes; mapped files are not in it. The images are made up: stripes of four kinds
-under noise, in four domains; 1 % are labeled. The work folder needs about 9 GB for a million images; each size is
-removed again when it is done.
+Every phase runs in its own process. Start-up, from process start until all images are mapped, is measured five times,
+with file metadata in the system's cache. Anonymous memory (RssAnon) excludes mapped files. The images are synthetic:
+four kinds of stripes with noise, in four domains; 1 % are labeled. The work folder needs about 9 GB for a million
+images; each size is removed afterwards.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def make_images(root: Path, total: int) -> None:
 
 
 class Memory:
-    """The most anonymous memory while this runs, in MB, looked at twenty times a second."""
+    """Peak anonymous memory in MB, sampled twenty times a second."""
 
     def __enter__(self) -> Memory:
         self.most, self.ended = anonymous_megabytes(), threading.Event()
@@ -89,7 +88,7 @@ def build(data: Path, cache: Path) -> dict[str, float]:
 
 
 def start(data: Path, cache: Path) -> dict[str, float]:
-    """Seconds from the start of the process, imports and all, and those that its own work took."""
+    """Wall time since process start, including imports, and CPU time."""
     load(data, cache)
     return {"wall": time.clock_gettime(time.CLOCK_BOOTTIME) - process_start(), "cpu": time.process_time()}
 
@@ -115,7 +114,7 @@ def process_start() -> float:
 
 
 def one_epoch(task: Any) -> tuple[float, float, float]:
-    """Seconds of building the method, of DaPP over all images, and of 50 steps."""
+    """Seconds for building the method, DaPP over all images, and 50 steps."""
     import torch
 
     from proud.methods import method_class, method_config
@@ -181,7 +180,7 @@ def main() -> None:
         "command": f"python benchmarks/large_data.py --work DIR --sizes {' '.join(map(str, chosen.sizes))}"
     }
     about |= {"settings": {"model": MODEL, "size": SIDE, "views": VIEWS, "steps": STEPS, "batch": BATCH, "threads": 1}}
-    about |= environment(torch.device("cpu"))  # asked before the results file changes
+    about |= environment(torch.device("cpu"))  # before the results file changes
     rows = []
     for size in chosen.sizes:
         rows.append(measure(size, chosen.work))

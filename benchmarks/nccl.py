@@ -1,4 +1,4 @@
-"""One process under torchrun on a GPU (NCCL) against one without: `python benchmarks/nccl.py --out FILE.json`.
+"""One process under torchrun on a GPU (NCCL) vs one without: `python benchmarks/nccl.py --out FILE.json`.
 
 Both train the built-in set with plain steps in fp32. Afterwards a run with fast steps is killed and resumed.
 """
@@ -30,7 +30,7 @@ def losses(folder: Path) -> list[dict[str, float]]:
 
 
 def farthest(one: Path, other: Path) -> dict[str, float]:
-    """The largest relative difference of losses, in the first epoch and in all: rounding grows from step to step."""
+    """Largest relative difference of losses, in the first epoch and overall: rounding grows from step to step."""
     pairs = zip(losses(one), losses(other), strict=True)
     epochs = [max(abs(b[key] - a[key]) / abs(a[key]) for key in a) for a, b in pairs]
     return {"first": epochs[0], "all": max(epochs)}

@@ -1,6 +1,6 @@
-"""How far two and three processes are from one, in float64 and in float32: `python benchmarks/ranks.py`.
+"""Differences of two and three processes from one, in float64 and float32: `python benchmarks/ranks.py`.
 
-Trains the small runs of tests/distributed by one process and under torchrun (CPU, gloo), and compares all losses of
+Trains the small runs of tests/distributed with one process and under torchrun (CPU, gloo), and compares all losses of
 all epochs, the final pseudo-labels and the final weights. Writes benchmarks/results/ranks.json.
 """
 

@@ -1,9 +1,9 @@
-"""How a whole run grows with the number of unlabeled domains: ProUD against EID, on made-up domains of one size.
+"""Cost of a run by the number of unlabeled domains: ProUD vs EID, on synthetic domains of one size.
 
 Usage: python benchmarks/scalability.py --out benchmarks/results/scalability.json --figure docs/images/scalability.png
 
-ProUD has one network for all domains; EID one adaptation model per domain, and trains each in turn. The time of a run
-is what its stages cost: steps timed per kind of stage, times their number, plus what begins each epoch.
+ProUD has one network for all domains, EID one adaptation model per domain. The time of a run is extrapolated from a few
+timed steps of every kind of stage and the work before an epoch.
 """
 
 from __future__ import annotations
@@ -13,52 +13,43 @@ import gc
 import json
 import shlex
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from speed import SHAPES, begin, build, repeated, seconds_of
 
 from proud.bench.budget import kind
-from proud.data.synthetic import SHAPES, build, made_up_task
+from proud.data.synthetic import synthetic_task
+from proud.files import write_json
+from proud.machine import choose_device, environment
 from proud.methods.base import Method
 from proud.randomness import Randomness
-from proud.speed import seconds_of
 from proud.training.fast import FastEpochs
-from proud.files import write_json
 from proud.training.loop import plain_epoch
-from proud.machine import choose_device, environment
 
 DOMAINS = (2, 4, 8)
 
 
 def run_seconds(method: Method, device: torch.device, steps: int) -> float:
-    """A whole run, from a few steps of every kind of stage."""
+    """Extrapolated from a few steps of every kind of stage."""
     random = Randomness(2022, device)
     cost: dict[str, tuple[float, float]] = {}
     total = 0.0
-    for stage in method.stages():
+    for number, stage in enumerate(method.stage_list()):
         if kind(stage) not in cost:
-            random.begin_epoch(stage.name, 0)
-            method.begin_epoch(stage, 0, random)
-            begin = seconds_of(lambda stage=stage: method.begin_epoch(stage, 0, random), device)
-            size = method.config.batch_size
-            rows = {
-                pool: random.rows(pool, population, stage.steps, size).to(device)
-                for pool, population in stage.pools.items()
-            }
-            some = {pool: table.repeat(-(-steps // len(table)), 1)[:steps] for pool, table in rows.items()}
-            short = stage.__class__(stage.name, 1, steps, stage.pools)
-            epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch
-            epoch(method, short, some, random, lambda step: None)
-            cost[kind(stage)] = (
-                begin,
-                seconds_of(
-                    lambda: epoch(method, short, some, random, lambda step: None),  # noqa: B023
-                    device,
-                ),
+            _, rows = begin(method, number, 0, random)
+            before = seconds_of(lambda stage=stage: method.begin_epoch(stage, 0, random), device)
+            work = partial(
+                FastEpochs(method) if device.type == "cuda" else plain_epoch,
+                *(method, replace(stage, epochs=1, steps=steps), repeated(rows, steps), random, lambda step: None),
             )
-        begin, seconds = cost[kind(stage)]
-        total += stage.epochs * (begin + seconds / steps * stage.steps)
+            work()
+            cost[kind(stage)] = (before, seconds_of(work, device))
+        before, seconds = cost[kind(stage)]
+        total += stage.epochs * (before + seconds / steps * stage.steps)
     return total
 
 
@@ -67,13 +58,13 @@ def measure(data: str, device: torch.device, steps: int, **settings: Any) -> lis
     for name in ("proud", "eid"):
         for domains in DOMAINS:
             shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
-            if device.type == "cuda":  # nothing of the one before counts
+            if device.type == "cuda":  # free the previous method
                 method = None
                 gc.collect()
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             precision = "bf16" if device.type == "cuda" else "fp32"
-            method = build(shape, data, name, made_up_task(shape), device, precision, **settings)
+            method = build(shape, data, name, synthetic_task(shape), device, precision, **settings)
             seconds = run_seconds(method, device, steps)
             state = sum(tensor.numel() * tensor.element_size() for tensor in method.state_dict().values())
             peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else None
@@ -91,7 +82,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-    # in ProUD's at the fewest domains: ratios of one measurement say more than times on one machine
+    # relative to ProUD with the fewest domains: ratios depend less on the machine than times
     unit = rows[0]["run_s"]
     for name in ("proud", "eid"):
         mine = [row for row in rows if row["method"] == name]
@@ -99,7 +90,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         label = {"proud": "ProUD", "eid": "EID"}[name]
         axes[0].plot(domains, [row["run_s"] / unit for row in mine], marker="o", label=label)
         axes[1].plot(domains, [row["state_bytes"] / 2**20 for row in mine], marker="o", label=label)
-    axes[0].set(xlabel="unlabeled domains", ylabel="time of a run, ProUD with 2 = 1", xticks=DOMAINS, ylim=(0, None))
+    axes[0].set(xlabel="unlabeled domains", ylabel="run time relative to ProUD with 2", xticks=DOMAINS, ylim=(0, None))
     axes[1].set(xlabel="unlabeled domains", ylabel="networks and optimizers, MiB", xticks=DOMAINS, ylim=(0, None))
     axes[0].legend()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +105,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
-    parser.add_argument("--redraw", action="store_true", help="only draw what --out holds already")
+    parser.add_argument("--redraw", action="store_true", help="only draw the results in --out")
     arguments = parser.parse_args()
     if arguments.redraw:
         draw(json.loads(arguments.out.read_text(encoding="utf-8"))["rows"], arguments.figure)

@@ -1,8 +1,8 @@
-"""A table of a few hundred Digits-DG images per domain, for measurements that fit a CPU.
+"""A CSV table of a few hundred Digits-DG images per domain, for measurements on a CPU.
 
 Usage: python benchmarks/small_digits.py ROOT --train 400 --val 100   (writes ROOT/small.csv, for `--data`)
 
-Which images are in it is decided by the hash of their names; every class gets the same share.
+Images are selected by the hash of their names, equally many per class.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reliability tests in full size: `make soak`, or a part of it: `python benchmarks/soak.py kills fuzz`.
+"""Full-size reliability tests: `make soak`, or a part of it: `python benchmarks/soak.py kills fuzz`.
 
 Writes benchmarks/results/soak.json after every part; docs/reliability.md shows it.
 """
@@ -31,7 +31,7 @@ CASES = {
 
 
 def kills(place: Path) -> dict[str, Any]:
-    """Fifty random moments, half of them with a checkpoint after every epoch, half with one a second."""
+    """Fifty random times: half with a checkpoint after every epoch, half with one per second."""
     from killing import Killer
 
     killer = Killer(place, epochs=60)
@@ -47,7 +47,7 @@ def kills(place: Path) -> dict[str, Any]:
 
 
 def file_events(place: Path) -> dict[str, Any]:
-    """Every single thing that a short run does to a file, once with a kill and once with a power failure."""
+    """Every file operation of a short run, once with a kill and once with a power failure."""
     from killing import Killer
 
     killer = Killer(place, epochs=1)
@@ -135,7 +135,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no such part: {', '.join(unknown)}. There are: {', '.join(PARTS)}")
         return 2
-    here = environment(torch.device("cpu"))  # asked before the results file changes
+    here = environment(torch.device("cpu"))  # before the results file changes
     found = json.loads(RESULT.read_text()) if names and RESULT.exists() else {"parts": {}}
     failed = False
     for name in names or PARTS:

@@ -23,17 +23,17 @@ def faults_table(result: dict[str, Any]) -> str:
     rows = [[cell(row["fault"]), "yes" if row["survived"] else "**no**", cell(row["said"])] for row in part["result"]]
     survived = sum(row["survived"] for row in part["result"])
     total = f"\n{len(rows)} faults tried, {survived} survived. `benchmarks/results/soak.json` · {source(part)}"
-    return table(["fault", "survived", "what the program said"], rows) + total
+    return table(["fault", "survived", "message or outcome"], rows) + total
 
 
 KILLS: dict[str, list[tuple[str, str, str]]] = {  # part → what, key of the kills, key of what ended differently
-    "kills": [("one run, killed at random moments", "kills", "different")],
+    "kills": [("one run, killed at random times", "kills", "different")],
     "file_events": [
-        ("a short run, killed at every single file operation", "kills", "different"),
+        ("a short run, killed at every file operation", "kills", "different"),
         ("the same with power loss", "power_failures", "different"),
     ],
     "bench_queue": [("workers of a bench ({jobs} jobs)", "kills", "different")],
-    "ranks": [("one of the two or three processes of a shared run ({epochs} epochs)", "kills", "lost_or_doubled")],
+    "ranks": [("one of two or three processes of a distributed run ({epochs} epochs)", "kills", "lost_or_doubled")],
     "ray_workers": [("workers of a bench on Ray ({jobs} jobs)", "kills", "lost_or_doubled")],
 }
 
@@ -45,7 +45,7 @@ def kills_table(result: dict[str, Any]) -> str:
         found = part["result"]
         rows += [[what.format(**found), f"{found[kills]}", f"{found[bad]}"] for what, kills, bad in KILLS[name]]
     lines = "".join(f"\n{source(part)}" for part in parts.values())
-    return table(["what", "kills", "runs or jobs that ended differently"], rows) + lines
+    return table(["target", "kills", "runs or jobs with a different result"], rows) + lines
 
 
 def fuzz_table(result: dict[str, Any]) -> str:
@@ -54,12 +54,12 @@ def fuzz_table(result: dict[str, Any]) -> str:
         [kind, f"{row['cases']:,}", f"{row['refused']:,}", f"{row['used']:,}", f"{row['slowest_seconds']:.2f}"]
         for kind, row in part["result"].items()
     ]
-    header = ["mutated", "cases", "refused in one line", "used", "slowest case, s"]
-    return table(header, rows) + f"\nNeither crash nor hang nor code run nor write elsewhere. {source(part)}"
+    header = ["mutated", "cases", "rejected with a message", "accepted", "slowest case, s"]
+    return table(header, rows) + f"\nNo crash, hang, code execution or write outside the folder. {source(part)}"
 
 
 def sizes_table(result: dict[str, Any], small: Any) -> str:
-    """Each promise, its test, and how much of it runs where. `small`: tests/reliability/sizes.py."""
+    """Each guarantee, its test, and how many cases run where. `small`: tests/reliability/sizes.py."""
     found = {name: part["result"] for name, part in result["parts"].items()}
     faults, fuzz = found["faults"], found["fuzz"]
     in_ci = sum(row["fault"] not in small.SOAK_ONLY for row in faults)
@@ -67,22 +67,27 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
     few = sum(cases for kind, cases in small.FUZZ.items() if kind != "images")
     events = found["file_events"]["kills"] + found["file_events"]["power_failures"]
     rows = [
-        ["a killed run goes on as the same run", "test_kills.py", f"{2 * small.KILLS} kills", found["kills"]["kills"]],
-        ["… whatever it was doing to a file", "test_kills.py", f"{2 * small.EVENTS} kills", events],
-        ["a job of a bench is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],
-        ["a lost process of a shared run", "distributed/test_ranks.py", "1 kill", found["ranks"]["kills"]],
-        ["a lost worker on Ray", "bench/test_ray.py", "1 kill, Ctrl-C", found["ray_workers"]["kills"]],
-        ["faults end in a message", "test_faults.py", f"{in_ci} faults", len(faults)],
-        ["images cannot do harm", "test_fuzz.py", f"{small.FUZZ['images']} mutated", fuzz["images"]["cases"]],
-        ["nor models, checkpoints, manifests, tables", "test_fuzz.py", f"{few} mutated", others],
-        ["nor what was made by hand", "test_hostile.py", "all cases", "as in CI"],
+        [
+            "a killed run resumes to the same result",
+            "test_kills.py",
+            f"{2 * small.KILLS} kills",
+            found["kills"]["kills"],
+        ],
+        ["… killed at any file operation", "test_kills.py", f"{2 * small.EVENTS} kills", events],
+        ["each bench job is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],
+        ["a lost process of a distributed run", "distributed/test_ranks.py", "1 kill", found["ranks"]["kills"]],
+        ["a lost Ray worker", "bench/test_ray.py", "1 kill, Ctrl-C", found["ray_workers"]["kills"]],
+        ["faults end with a message", "test_faults.py", f"{in_ci} faults", len(faults)],
+        ["hostile images", "test_fuzz.py", f"{small.FUZZ['images']} mutated", fuzz["images"]["cases"]],
+        ["hostile models, checkpoints, tables", "test_fuzz.py", f"{few} mutated", others],
+        ["hostile input made by hand", "test_hostile.py", "all cases", "as in CI"],
     ]
     cells = [[*row[:3], f"{row[3]:,}" if isinstance(row[3], int) else row[3]] for row in rows]
-    return table(["promise", "test", "in CI", "`make soak`"], cells)
+    return table(["guarantee", "test", "in CI", "`make soak`"], cells)
 
 
 def ranks_table(result: dict[str, Any]) -> str:
-    """The largest differences from one process, over all the runs that are compared."""
+    """Largest differences from one process, over all compared runs."""
     rows = []
     for precision in ("float64", "float32"):
         for processes in (2, 3):
@@ -92,13 +97,13 @@ def ranks_table(result: dict[str, Any]) -> str:
             )
             loss, weight = (max(row[key] for row in some) for key in ("loss_relative", "weight_absolute"))
             rows.append([f"{processes}", precision, f"{loss:.0e}", f"{weight:.0e}", f"{other} of {labels}"])
-    header = ["processes", "precision", "losses differ by", "weights differ by", "pseudo-labels that differ"]
+    header = ["processes", "precision", "loss difference", "weight difference", "different pseudo-labels"]
     about = f"`benchmarks/results/ranks.json` · `{result['command']}` · commit {result['commit']} · {result['device']}"
     return table(header, rows) + f"\n{about}, torch {result['versions']['torch']}\n"
 
 
 def large_data_table(result: dict[str, Any]) -> str:
-    """Time and memory by the number of images. Start-up: the middle one of five, and the quickest and slowest."""
+    """Time and memory by the number of images. Start-up: median, fastest and slowest of five."""
     rows = []
     for row in result["rows"]:
         wall, cpu = row["startup_wall_seconds"], row["startup_cpu_seconds"]
@@ -115,8 +120,8 @@ def large_data_table(result: dict[str, Any]) -> str:
                 f"{row['cache_megabytes']:,} MB",
             ]
         )
-    header = ["images", "building the cache", "start-up later", "its own CPU time", "one DaPP", "50 steps"]
-    header += ["RssAnon, building", "RssAnon, start-up to last step", "cache on disk"]
+    header = ["images", "cache build", "later start-up", "its CPU time", "one DaPP", "50 steps"]
+    header += ["RssAnon, build", "RssAnon, start-up and training", "cache on disk"]
     settings = result["settings"]
     about = (
         f"{settings['model']}, {settings['size']} px, {settings['views']} view, batch {settings['batch']}, one thread"

@@ -1,4 +1,4 @@
-"""What all tables of the docs are made with: results files in, Markdown out; and what a results file says of itself."""
+"""Shared by all table writers: read results files, write Markdown, name the source of a result."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def source(name: str, result: dict[str, Any]) -> str:
 
 
 def this_command() -> str:
-    """What was typed, without folders of this machine."""
+    """The command line, without absolute paths of this machine."""
     return shlex.join(["python", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv)])

@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/trust.py RUN_OR_BENCH... --data NAME --out benchmarks/results/trust.json
 
-All is fitted on source validation as at the end of every training; the numbers on those images themselves are
-therefore a little too good, those on the unseen domain are honest.
+Everything is fitted on source validation, as at the end of training. The source numbers are therefore slightly
+optimistic; those on the unseen domain are unbiased.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from table_text import this_command
 from trust_tables import trust_table
 
 from proud.files import write_json
-from proud.training.run_folder import read_run
 from proud.machine import environment
+from proud.training.run_folder import read_run
 from proud.trust.fitted import fit_trust, measure
 
 COVERAGE, RISK = 0.9, 0.2
@@ -57,7 +57,7 @@ def observe(folder: Path) -> dict[str, Any] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--data", required=True, help="what the data is, in words")
+    parser.add_argument("--data", required=True, help="description of the data")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     folders = find_runs(arguments.runs)

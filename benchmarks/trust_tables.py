@@ -9,12 +9,12 @@ from table_text import table
 
 
 def source(name: str, result: dict[str, Any]) -> str:
-    told = str(result["data"])
+    about = str(result["data"])
     if "images" in result:
         images = ", ".join(f"{domain} {count}" for domain, count in result["images"].items())
-        told += f"; images in the first run: {images}; {result['size']} px"
+        about += f"; images in the first run: {images}; {result['size']} px"
     made = f"`{result['command']}` · commit {result['commit']} · {result['device']}"
-    return f"\n{told}. `benchmarks/results/{name}` · {made}\n"
+    return f"\n{about}. `benchmarks/results/{name}` · {made}\n"
 
 
 def percent(value: float | None) -> str:
@@ -22,7 +22,7 @@ def percent(value: float | None) -> str:
 
 
 def trust_table(result: dict[str, Any], name: str) -> str:
-    """One row per run; the last one holds the means."""
+    """One row per run, and a row of means."""
     both = ("source", "unseen")
 
     def cells(name: str, rows: list[dict[str, Any]]) -> list[str]:
@@ -46,9 +46,9 @@ def trust_table(result: dict[str, Any], name: str) -> str:
         "accuracy, source / unseen",
         "ECE source",
         "ECE unseen",
-        f"coverage, source / unseen (asked: {result['coverage']:.0%})",
+        f"coverage, source / unseen (target: {result['coverage']:.0%})",
         "mean set size",
-        f"unseen: answered, wrong of these (allowed: {result['risk']:.0%})",
+        f"unseen: % answered, % of these wrong (target: {result['risk']:.0%})",
     ]
     rows = [
         cells(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]) for row in result["rows"]
@@ -57,7 +57,7 @@ def trust_table(result: dict[str, Any], name: str) -> str:
 
 
 def diagnosis_table(result: dict[str, Any]) -> str:
-    """Rank correlations, verdicts, and every site."""
+    """Rank correlations and verdicts."""
     rows = []
     for name, found in result["spearman"].items():
         verdicts = "; ".join(
@@ -68,20 +68,8 @@ def diagnosis_table(result: dict[str, Any]) -> str:
         whole = f"**{found['score']:.2f}** (p = {found['p']:g})" if "score" in found else "–"
         rows.append([name, str(found["sites"]), whole, signals, verdicts])
     header = ["cells", "sites", "Spearman, score", "Spearman, single signals", "verdicts (pseudo-label accuracy)"]
-    sites = [
-        [
-            row["cell"].replace(":", " → "),
-            f"{row['method']}, {row['seed']}",
-            row["site"],
-            f"{row['score']:.2f}",
-            row["verdict"],
-            percent(row["accuracy"]),
-        ]
-        for row in sorted(result["sites"], key=lambda row: -row["score"])
-    ]
-    every = table(["labeled → unseen", "run", "site", "score", "verdict", "pseudo-labels right, %"], sites)
-    folded = f"\n<details><summary>All {len(sites)} sites</summary>\n\n{every}\n</details>\n"
-    return table(header, rows) + folded + source("diagnosis.json", result)
+    every = f"\nAll {len(result['sites'])} sites are in `benchmarks/results/diagnosis.json`.\n"
+    return table(header, rows) + every + source("diagnosis.json", result)
 
 
 def label_next_table(result: dict[str, Any]) -> str:
@@ -95,8 +83,8 @@ def label_next_table(result: dict[str, Any]) -> str:
     header = [
         "labeled → unseen (method, seed)",
         "labels per site",
-        "of these guessed wrong",
-        "pseudo-labels, %",
-        "test, %",
+        "of these, wrong guesses",
+        "pseudo-label accuracy, %",
+        "test accuracy, %",
     ]
     return table(header, rows) + source("label_next.json", result)

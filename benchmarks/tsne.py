@@ -1,4 +1,4 @@
-"""How long the report's t-SNE takes: python benchmarks/tsne.py [POINTS] writes benchmarks/results/tsne.json."""
+"""Time of the report's t-SNE: python benchmarks/tsne.py [POINTS] writes benchmarks/results/tsne.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEATURES, CLASSES, DOMAINS = 512, 7, 4
 
 
 def features(points: int) -> np.ndarray:
-    """Unit features of a ResNet-18's size, gathered by class and domain."""
+    """Unit features of a ResNet-18's size, clustered by class and domain."""
     random = np.random.default_rng(0)
     centers = random.normal(size=(CLASSES, 1, FEATURES)) + random.normal(size=(1, DOMAINS, FEATURES))
     chosen = centers[random.integers(0, CLASSES, points), random.integers(0, DOMAINS, points)]

@@ -1,16 +1,20 @@
-"""What a run is: everything that decides its result. Imports no torch, so the command line answers at once."""
+"""Settings, each declared once: what is learned from, with which network, and how the run is executed.
+
+The command line, Python, run.json and benches all read these classes. Limits and choices are part of a field's type.
+Imports no torch, so that help is instant.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from tyro.conf import FlagCreatePairsOff, arg
 
 from proud.errors import UserError
 from proud.text import nfc
-from proud.ranges import check_ranges
 
 if TYPE_CHECKING:
     from proud.methods.base import MethodConfig
@@ -19,108 +23,235 @@ NOTHING = "none"
 DEFAULT_BACKBONE = "resnet18.tv_in1k"
 SMALL_SIDE = 64  # images up to this side get the digits net
 
+
+def value(metavar: str, hint: str | None = None) -> Any:
+    """The placeholder of a flag's value in help, and the text in place of an empty default."""
+    return arg(metavar=metavar, help_behavior_hint=hint)
+
+
+# ---- types with limits
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The values a number may have: low ≤ x ≤ high, or with `strict` low < x; with `below` x < high."""
+
+    text: str
+    low: float = -math.inf
+    high: float = math.inf
+    strict: bool = False
+    below: bool = False
+
+    def holds(self, x: float) -> bool:
+        above = x > self.low if self.strict else x >= self.low
+        return above and (x < self.high if self.below else x <= self.high)
+
+
+AT_LEAST_0 = Limit("at least 0", 0)
 Switch = FlagCreatePairsOff[bool]
+Count = Annotated[int, Limit("at least 1", 1)]
+WholeNumber = Annotated[int, AT_LEAST_0]
+NotNegative = Annotated[float, AT_LEAST_0]
+Positive = Annotated[float, Limit("positive", 0, strict=True)]
+Share = Annotated[float, Limit("between 0 and 1", 0, 1)]
+Decay = Annotated[float, Limit("at least 0 and below 1", 0, 1, below=True)]
+BetaParameter = Annotated[float, Limit("at least 0.1", 0.1)]  # see `ops.beta_quantile`
 Square = Literal["middle", "pad", "stretch"]
 SQUARES: tuple[Square, ...] = get_args(Square)
 
 
-def word(shown: str, hint: str | None = None) -> Any:
-    """How the command line shows a flag's value, and what it says where the default is empty."""
-    return arg(metavar=shown, help_behavior_hint=hint)
+# ---- what a run learns from, and with which network
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """What the run learns from, and with which network."""
+class ReadSpec:
+    """How images are read; the same in all runs of a bench."""
 
-    data: Annotated[str, word("DATA")] = "embedded"
-    """a folder ROOT/<domain>/<class>/*, a CSV file (path,domain,label), a benchmark's name, or `embedded`"""
-    root: Annotated[str, word("DIR", "(for benchmarks only)")] = ""
-    """where a named benchmark (digits-dg, pacs, office-home) is unpacked"""
-    labeled: Annotated[str, word("DOMAIN", "(required)")] = ""
-    """the domain whose labels are used"""
-    test: Annotated[str, word("DOMAIN")] = NOTHING
-    """the unseen domain, for measuring only; `none`: train on all domains, measure on validation images alone"""
-    unlabeled: Annotated[tuple[str, ...], word("DOMAIN ...", "(default: all the others)")] = ()
-    """domains used without labels"""
-    labels: Annotated[str, word("FILE", "(optional)")] = ""
-    """CSV file (path,domain,label) with labels for a few images of unlabeled domains, as `proud label-next` asks"""
-    method: Annotated[str, word("NAME")] = "proud"
-    """training method"""
-    model: Annotated[str, word("NAME")] = "auto"
-    """`digits`, any timm name, or `auto`: digits for images up to 64 px, else resnet18.tv_in1k"""
-    weights: Annotated[str, word("auto|none|FILE")] = "auto"
-    """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
-    size: Annotated[int, word("PIXELS", "(default: the network's own)")] = 0
+    size: Annotated[WholeNumber, value("PIXELS", "(default: the network's own)")] = 0
     """side of the square images that the network sees"""
     square: Square = "middle"
-    """how pictures become squares: their `middle` alone, or all of them, `pad` with grey bars or `stretch`"""
-    val: float = 0.1
-    """share of the labeled domain kept for validation, never trained on"""
-    seed: int = 2022
-    """decides every random choice"""
+    """non-square images: centre crop (`middle`), grey padding (`pad`) or resizing without the aspect ratio
+    (`stretch`)"""
+    val: Decay = 0.1
+    """share of the labeled domain held out for validation, unless the data set ships a split"""
     skip_bad: Switch = False
-    """leave unreadable images out instead of stopping"""
+    """skip unreadable images instead of stopping"""
+
+
+@dataclass(frozen=True)
+class NetSpec:
+    """Which network, from which weights, in which precision."""
+
+    model: Annotated[str, value("NAME")] = "auto"
+    """`digits`, any timm name, or `auto`: digits for images up to 64 px, else resnet18.tv_in1k"""
+    weights: Annotated[str, value("auto|none|FILE")] = "auto"
+    """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """`auto`: bf16 on CUDA, fp32 elsewhere"""
 
+
+@dataclass(frozen=True)
+class TaskSpec(ReadSpec):
+    """Which images play which part."""
+
+    data: Annotated[str, value("DATA")] = "embedded"
+    """a folder ROOT/<domain>/<class>/*, a CSV file (path,domain,label), a benchmark's name, or `embedded`"""
+    root: Annotated[str, value("DIR", "(for benchmarks only)")] = ""
+    """folder of a named benchmark (digits-dg, pacs, office-home)"""
+    labeled: Annotated[str, value("DOMAIN", "(required)")] = ""
+    """the domain whose labels are used"""
+    test: Annotated[str, value("DOMAIN")] = NOTHING
+    """the unseen domain, for measuring only; `none`: train on all domains, measure on validation images alone"""
+    unlabeled: Annotated[tuple[str, ...], value("DOMAIN ...", "(default: all the others)")] = ()
+    """domains used without labels"""
+    labels: Annotated[str, value("FILE", "(optional)")] = ""
+    """CSV file (path,domain,label) with labels for a few images of unlabeled domains, from `proud label-next`"""
+    seed: WholeNumber = 2022
+    """seed of all random numbers"""
+
     def __post_init__(self) -> None:
-        """Domains are called what they are called when they are read."""
+        """Domain names are compared in Unicode's composed form, as they are read."""
         object.__setattr__(self, "labeled", nfc(self.labeled))
         object.__setattr__(self, "test", nfc(self.test))
         object.__setattr__(self, "unlabeled", tuple(map(nfc, self.unlabeled)))
 
 
 @dataclass(frozen=True)
-class Options:
-    """Where and how it runs. What is evaluated, and when, never changes the trained weights."""
+class RunConfig(NetSpec, TaskSpec):
+    """Everything that decides a run's result, except the settings of its method."""
 
-    out: Annotated[str, word("DIR", "(default: runs/<data>-<labeled>-<test>-<method>-<seed>)")] = ""
-    """folder for the run's files"""
-    device: Annotated[str, word("auto|cpu|cuda|cuda:N")] = "auto"
-    """where to compute; `auto` takes CUDA if it is there"""
-    threads: Annotated[int, word("INT", "(default: half the cores)")] = 0
-    """CPU threads; more than the free cores make it slower, not faster"""
-    eval_every: int = 1
-    """epochs between evaluations; the last five are always evaluated"""
+    method: Annotated[str, value("NAME")] = "proud"
+    """training method"""
+
+    @classmethod
+    def from_stored(cls, stored: dict[str, Any]) -> Self:
+        """From the config in run.json or model.json. Raises a UserError if it is not valid."""
+        known = {field.name for field in fields(cls)}
+        given = {name: item for name, item in stored.items() if name in known}
+        if not isinstance(given.get("unlabeled", []), list | tuple):
+            raise UserError(f"unlabeled must be a list of domains, got {given['unlabeled']!r}.")
+        try:
+            run = cls(**given | {"unlabeled": tuple(given.get("unlabeled", ()))})
+        except (TypeError, AttributeError) as error:
+            raise UserError(f"Invalid settings: {error}.") from error
+        check(run)
+        return run
+
+
+# ---- how it is executed
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it is computed; the same in all runs of a bench."""
+
+    device: Annotated[str, value("auto|cpu|cuda|cuda:N")] = "auto"
+    """where to compute; `auto` uses CUDA if available"""
+    threads: Annotated[WholeNumber, value("INT", "(default: half the cores)")] = 0
+    """CPU threads; more threads than free cores are slower"""
     fast: bool = True
-    """compiled steps in CUDA graphs, on CUDA"""
+    """on CUDA, compile the steps and replay them as CUDA graphs"""
+    cache: Annotated[str, value("auto|none|DIR")] = "auto"
+    """decoded images on disk instead of in memory; `auto`: above 3 GiB, in the user's cache folder"""
+
+
+@dataclass(frozen=True)
+class Options(Machine):
+    """Where and how a run is executed. None of it changes the trained weights."""
+
+    out: Annotated[str, value("DIR", "(default: runs/<data>-<labeled>-<test>-<method>-<seed>)")] = ""
+    """folder for the run's files"""
+    eval_every: Count = 1
+    """epochs between evaluations; the last five are always evaluated"""
     resume: Switch = False
-    """go on with the run in the output folder"""
+    """continue the run in the output folder"""
     overwrite: Switch = False
     """replace the run in the output folder"""
     quiet: Switch = False
     """no progress bar"""
-    cache: Annotated[str, word("auto|none|DIR")] = "auto"
-    """decoded images on disk instead of in memory; `auto`: above 3 GiB, in the user's cache folder"""
     tensorboard: Switch = False
     """write scalars and mixed images for TensorBoard to OUT/tensorboard"""
 
 
 def choose_model(model: str, native_side: int) -> str:
-    """`auto` looks at the images' shorter side."""
+    """`auto` depends on the images' shorter side."""
     if model != "auto":
         return model
     return "digits" if native_side <= SMALL_SIDE else DEFAULT_BACKBONE
 
 
+# ---- checking
+
+KINDS: dict[type, tuple[type, ...]] = {int: (Integral,), float: (Real,), bool: (bool,), str: (str,)}
+
+
+def check(*settings: Any) -> None:
+    """Refuse values of the wrong type, outside their limits or not among the choices, before any image is read."""
+    for each in settings:
+        for name, hint in get_type_hints(type(each), include_extras=True).items():
+            check_value(name, getattr(each, name), hint)
+
+
+def check_value(name: str, given: Any, hint: Any) -> None:
+    kind, limits = unwrap(hint)
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        if given not in choices:
+            raise UserError(f"{flag(name)} must be {', '.join(choices[:-1])} or {choices[-1]}, got {given!r}.")
+        return
+    if kind not in KINDS:
+        return
+    if not isinstance(given, KINDS[kind]) or (isinstance(given, bool) and kind is not bool):
+        raise UserError(f"{flag(name)} must be of type {kind.__name__}, got {given!r}.")
+    if kind in (int, float):
+        number = float(given)  # type: ignore[arg-type]
+        for limit in limits or [Limit("a finite number")]:
+            if not (math.isfinite(number) and limit.holds(number)):
+                raise UserError(f"{flag(name)} must be {limit.text}, got {given}.")
+
+
+def unwrap(hint: Any) -> tuple[Any, list[Limit]]:
+    """The plain type of a field, and its limits."""
+    if get_origin(hint) is Annotated:
+        kind, *marks = get_args(hint)
+        inner, limits = unwrap(kind)
+        return inner, limits + [mark for mark in marks if isinstance(mark, Limit)]
+    return hint, []
+
+
+def check_run(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
+    """All settings of a run, and what must hold between them."""
+    check(run, method, *([options] if options is not None else []))
+    if not run.labeled:
+        raise UserError("Name the labeled domain: --labeled DOMAIN.")
+    if run.labeled == run.test:
+        raise UserError(f"--labeled and --test are both {run.labeled!r}: the test domain must be an unseen one.")
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+# ---- flat form: as stored beside every result, and as given in Python
+
+
 def flat(run: RunConfig, method: MethodConfig) -> dict[str, Any]:
-    """Both configs as one JSON-able dict, as stored beside every result."""
-    values = _plain(asdict(run) | {"method_config": asdict(method)})
-    if not run.labels:  # as runs were stored before there was this setting
+    """Both configs as one JSON-able dict."""
+    values = _plain(asdict(run) | {"unlabeled": list(run.unlabeled), "method_config": asdict(method)})
+    if not run.labels:
         del values["labels"]
-    return values | {"unlabeled": list(run.unlabeled)}
+    return values
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """NumPy's numbers become Python's."""
-    return {key: _plain(value) if isinstance(value, dict) else _number(value) for key, value in values.items()}
+    return {key: _plain(item) if isinstance(item, dict) else _number(item) for key, item in values.items()}
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool | int | float) or not isinstance(value, Real):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
+def _number(item: Any) -> Any:
+    if isinstance(item, bool | int | float) or not isinstance(item, Real):
+        return item
+    return int(item) if isinstance(item, Integral) else float(item)
 
 
 def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -133,46 +264,3 @@ def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         elif a != b:
             lines.append(f"{key}: {a} → {b}")
     return lines
-
-
-KINDS: dict[str, tuple[type, ...]] = {"int": (Integral,), "float": (Real,), "bool": (bool,), "str": (str,)}
-
-
-def check(run: RunConfig, method: MethodConfig, options: Options | None = None) -> None:
-    """Settings that can be refused before any image is read."""
-    check_kinds(run)
-    if not run.labeled:
-        raise UserError("Say which domain has labels: --labeled DOMAIN.")
-    if run.labeled == run.test:
-        raise UserError(f"--labeled and --test are both {run.labeled!r}: the test domain must be an unseen one.")
-    if not 0 <= run.val < 1:
-        raise UserError(f"--val is a share of the labeled domain, 0 ≤ val < 1; got {run.val}.")
-    at_least(0, seed=run.seed, size=run.size)
-    if options is not None:
-        at_least(0, threads=options.threads)
-        at_least(1, eval_every=options.eval_every)
-    check_kinds(method)
-    check_ranges(method)
-
-
-def check_kinds(settings: RunConfig | MethodConfig) -> None:
-    """Those from Python may be anything."""
-    for name, kind in get_type_hints(type(settings)).items():
-        words, value = get_args(kind), getattr(settings, name)
-        if get_origin(kind) is Literal and value not in words:
-            raise UserError(f"{flag(name)} is {', '.join(words[:-1])} or {words[-1]}, got {value!r}.")
-    for field in fields(settings):
-        kind = str(field.type).removeprefix("Annotated[").partition(",")[0].replace("Switch", "bool")
-        value, kinds = getattr(settings, field.name), KINDS.get(kind)
-        if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and kind != "bool")):
-            raise UserError(f"{flag(field.name)} must be of the kind {kind}, got {value!r}.")
-
-
-def at_least(low: int, **values: float) -> None:
-    for name, value in values.items():
-        if not value >= low:
-            raise UserError(f"{flag(name)} must be at least {low}, got {value}.")
-
-
-def flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""The library in scikit-learn's manners: the constructor only stores, `fit` learns, fitted attributes end in `_`.
+"""The library with a scikit-learn-style API: the constructor only stores, `fit` learns, fitted attributes end in `_`.
 
 model = ProUD(epochs=20).fit(labeled="central", unlabeled=["north", "south"])
 model.predict("new_images")
@@ -11,88 +11,81 @@ import csv
 import tempfile
 import warnings
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from proud.config import NOTHING, Options, RunConfig, Square, check_kinds
+import numpy as np
+import torch
+
+from proud.config import Options, RunConfig, TaskSpec, check, choose_model
+from proud.data.arrays import as_numpy
+from proud.data.python_inputs import catalog_of, given_names
+from proud.data.source import find_task
 from proud.errors import UserError
-from proud.text import nfc
+from proud.machine import Stopped
+from proud.methods import check_name, method_class, method_config
+from proud.methods.base import MethodConfig
+from proud.methods.presets import preset
+from proud.model.answers import AnswerOptions
+from proud.model.format import read_run
+from proud.model.load import load_model
+from proud.model.predict import Model, answer_table, warn_about_skipped
+from proud.text import nfc, plain_cell
+from proud.training.progress import TrainingBar
+from proud.training.records import Records
+from proud.training.run import train
 
-if TYPE_CHECKING:
-    import numpy as np
+GIVEN_TO_FIT = {"data", "root", "labeled", "test", "unlabeled", "labels"}
+"""of `TaskSpec`: `fit` gets the images themselves"""
 
-    from proud.data.types import Task
-    from proud.model.predict import Model
-    from proud.methods.base import MethodConfig
+
+def own_parameters() -> dict[str, Any]:
+    """Name → default of everything but the method's settings: the fields of `RunConfig` and `Options`."""
+    defaults = {field.name: field.default for kind in (RunConfig, Options) for field in fields(kind)}
+    first = {"method": defaults.pop("method"), "model": defaults.pop("model")}
+    kept = {name: default for name, default in defaults.items() if name not in GIVEN_TO_FIT}
+    return first | kept | {"quiet": True}
 
 
 class ProUD:
     """Learns from one labeled domain and several unlabeled ones; classifies images of domains it has never seen.
 
-    None means: as suits the data (see `proud train --help`). Further keywords are settings of the method, such as
-    `pretrain_epochs=10` or `alpha=0.5`. With `out`, the run's folder is kept and an unfinished run can be resumed.
+    All parameters are keywords: those of a run (`method`, `model`, `weights`, `size`, `square`, `val`, `seed`,
+    `precision`, `skip_bad`), how it is executed (`device`, `threads`, `out`, `resume`, `overwrite`, `quiet`, ...), and
+    the settings of the method, such as `epochs=20`, `lr=0.01` or `alpha=0.5`. `proud train --help` explains each. None
+    means the default for the data. With `out`, the run's folder is kept and an unfinished run can be resumed.
 
     Fitted: `classes_`, `model_` (the network with its input format), `history_` (one record per epoch), `result_`
     (scores), and `pseudo_labels_`: per domain the last labels of its images, under `path` (for arrays, `row`), `label`
     and `uncertainty`.
     """
 
-    def __init__(
-        self,
-        method: str = "proud",
-        model: str = "auto",
-        weights: str = "auto",
-        size: int | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        lr: float | None = None,
-        val: float = 0.1,
-        seed: int = 2022,
-        device: str = "auto",
-        out: str | Path | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        skip_bad: bool = False,
-        quiet: bool = True,
-        square: Square = "middle",
-        **settings: Any,
-    ) -> None:
-        self.method = method
-        self.model = model
-        self.weights = weights
-        self.size = size
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.val = val
-        self.seed = seed
-        self.device = device
-        self.out = out
-        self.resume = resume
-        self.overwrite = overwrite
-        self.skip_bad = skip_bad
-        self.quiet = quiet
-        self.square = square
-        self.settings = settings
+    method: str
+    device: str
+
+    def __init__(self, **parameters: Any) -> None:
+        for name, default in own_parameters().items():
+            setattr(self, name, parameters.pop(name, default))
+        self.settings = parameters
 
     # ---- parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _own_parameters()} | self.settings
+        return {name: getattr(self, name) for name in own_parameters()} | self.settings
 
     def set_params(self, **params: Any) -> Self:
         for name, value in params.items():
-            if name in _own_parameters():
+            if name in own_parameters():
                 setattr(self, name, value)
             else:
                 self.settings = self.settings | {name: value}
         return self
 
     def __repr__(self) -> str:
-        defaults = {name: parameter.default for name, parameter in _own_parameters().items()}
+        defaults = own_parameters()
         changed = [
             f"{name}={value!r}"
             for name, value in self.get_params().items()
@@ -109,95 +102,64 @@ class ProUD:
         unlabeled: a list of domains: folders of images, images, or `UnlabeledDomain`s.
         test: like `labeled`, an unseen domain; it is measured on and changes nothing else.
 
-        Images are one uint8 array, or a list of arrays or PIL images of any sizes.
+        Images are one uint8 array, or a list of arrays or PIL images of any size.
         """
-        import torch
-
-        from proud.cli.show import TrainingBar
-        from proud.data.python_inputs import gather
-        from proud.methods import check_name
-        from proud.training.run import Stopped, train
-
-        _setting_names(self.method, self.settings)
+        check_setting_names(str(self.method), self.settings)
         check_name(self.method, self.settings)
-        numbers: dict[str, Any] = {"size": self.size or 0, "val": self.val, "seed": self.seed}
-        check_kinds(RunConfig(**numbers, skip_bad=self.skip_bad, square=self.square))
+        given = self._given()
+        options = Options(**{field.name: given[field.name] for field in fields(Options)})
+        options = replace(options, out=str(options.out or ""))
+        check(self._config(given), options)
+        images = catalog_of(labeled, unlabeled, test)
+        roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
+        config = self._config(given | roles)
+        source = find_task(config, images.catalog)
+        config = replace(config, model=choose_model(config.model, source.native_side))
         threads = torch.get_num_threads()
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, threads)
-            task, network = gather(
-                labeled,
-                unlabeled,
-                test,
-                model=self.model,
-                size=None if self.size is None else int(self.size),
-                square=self.square,
-                val=self.val,
-                seed=self.seed,
-                skip_bad=self.skip_bad,
-                progress=not self.quiet,
-            )
-            names = _given_names(labeled)
-            folder = Path(self.out or stack.enter_context(tempfile.TemporaryDirectory()))
-            options = Options(
-                out=str(folder), device=self.device, resume=self.resume, overwrite=self.overwrite, quiet=self.quiet
-            )
-            bar = stack.enter_context(TrainingBar(self.method, self.quiet))
+            folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
+            bar = stack.enter_context(TrainingBar(config.method, options.quiet))
             try:
                 result = train(
-                    self._run_config(task, network), self._method_config(network), options, task=task, watch=bar
+                    config, self._settings(config), replace(options, out=str(folder)), data=source, watch=bar
                 )
             except Stopped as stopped:
-                raise KeyboardInterrupt("training was stopped; with `out` and resume=True it goes on") from stopped
-            self._remember(folder, result, names)
+                raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
+            self._remember(folder, result, given_names(labeled))
+            if skipped := read_run(folder)["task"]["skipped"]:
+                warn_about_skipped([file["path"] for file in skipped])
         for text in result.get("warnings", []):
             warnings.warn(text, stacklevel=2)
         return self
 
-    def _run_config(self, task: Task, network: str) -> RunConfig:
-        return RunConfig(
-            data="python",
-            labeled=task.training.labeled.name,
-            test=NOTHING if task.evaluation.test is None else task.evaluation.test.name,
-            unlabeled=tuple(domain.name for domain in task.training.unlabeled),
-            method=self.method,
-            model=network,
-            weights=self.weights,
-            size=int(self.size or 0),
-            square=self.square,
-            val=self.val,
-            seed=self.seed,
-            skip_bad=self.skip_bad,
-        )
+    def _given(self) -> dict[str, Any]:
+        """All parameters; None is the default."""
+        defaults = own_parameters()
+        values = {name: getattr(self, name) for name in defaults}
+        return {name: defaults[name] if value is None else value for name, value in values.items()}
 
-    def _method_config(self, network: str) -> MethodConfig:
-        from proud.methods import method_config
-        from proud.methods.presets import preset
+    def _config(self, given: dict[str, Any]) -> RunConfig:
+        return RunConfig(**{field.name: given[field.name] for field in fields(RunConfig) if field.name in given})
 
-        given = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
-        chosen = {name: value for name, value in given.items() if value is not None} | self.settings
-        return method_config(self.method, **preset("python", network, self.method) | chosen)
+    def _settings(self, config: RunConfig) -> MethodConfig:
+        chosen = {name: value for name, value in self.settings.items() if value is not None}
+        return method_config(config.method, **preset("python", config.model, config.method) | chosen)
 
     def _remember(self, folder: Path, result: dict[str, Any], names: dict[str, Any]) -> None:
         """`names`: class -> label as it was given, numbers as numbers."""
-        import numpy as np
-
-        from proud.model.predict import load_model
-        from proud.training.records import Records
-
-        self.model_: Model = load_model(folder, self.device)
+        self.model_: Model = load_model(folder, self.device or "auto")
         self.classes_: np.ndarray = np.array([names.get(name, name) for name in self.model_.classes])
         self.history_: list[dict[str, Any]] = Records(folder / "records.jsonl").read()
         self.result_: dict[str, Any] = {key: value for key, value in result.items() if key != "folder"}
-        self.pseudo_labels_ = _read_pseudo_labels(folder / "pseudo_labels.csv", names)
+        self.pseudo_labels_ = read_pseudo_labels(folder / "pseudo_labels.csv", names)
 
     # ---- using what was learned
 
     def predict(self, images: Any, skip_bad: bool = False) -> np.ndarray:
         """The label of each image: an array, a list of images, files, or a folder (its images sorted by path).
 
-        With `skip_bad`, files that cannot be read are left out with a warning; `predict_table` says which images the
-        answers belong to.
+        With `skip_bad`, unreadable files are skipped with a warning; `predict_table` names the images of the answers.
         """
         probabilities = self.predict_proba(images, skip_bad)
         return self.classes_[probabilities.argmax(1)]
@@ -214,21 +176,14 @@ class ProUD:
         risk: float = 0.05,
         sets: Literal["lac", "aps"] = "lac",
     ) -> dict[str, np.ndarray]:
-        """All that is said of each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, as far as the model has them, `set` (a tuple of labels, the likeliest first), `abstain` (True or False)
+        """All answers about each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
+        and, as far as the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
         and `uncertainty`. What they mean: docs/trust.md."""
-        from proud.model.answers import Asked
-        from proud.model.predict import answer_table
-
         model = self._fitted()
-        return answer_table(model, images, self.classes_, Asked(coverage, risk, sets), skip_bad)
+        return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad)
 
     def score(self, images: Any, labels: Any) -> float:
-        """Share of the images whose label is predicted."""
-        import numpy as np
-
-        from proud.data.arrays import as_numpy
-
+        """Accuracy."""
         truth = np.array([nfc(str(label)) for label in as_numpy(labels).tolist()])
         found = np.array([nfc(str(label)) for label in self.predict(images).tolist()])
         if len(truth) != len(found):
@@ -236,7 +191,7 @@ class ProUD:
         return float((found == truth).mean())
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Keep the model in a folder of its own, for `proud.load` and `proud predict`."""
+        """Write the model to a folder of its own, for `proud.load` and `proud predict`."""
         self._fitted().save(folder, overwrite)
 
     def _fitted(self) -> Model:
@@ -245,56 +200,34 @@ class ProUD:
         return self.model_
 
 
-def load(folder: str | Path, device: str = "auto") -> Model:
-    """A trained model from a run's folder or from `ProUD.save`; it has `predict`, `predict_proba` and `predict_table`.
-
-    It knows its classes by their names: what were numbers are strings here.
-    """
-    from proud.model.predict import load_model
-
-    return load_model(folder, device)
+ProUD.__signature__ = Signature(  # type: ignore[attr-defined]
+    [
+        *(Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in own_parameters().items()),
+        Parameter("settings", Parameter.VAR_KEYWORD),
+    ]
+)
 
 
-def _own_parameters() -> dict[str, Parameter]:
-    parameters = list(signature(ProUD.__init__).parameters.values())
-    return {parameter.name: parameter for parameter in parameters[1:-1]}
-
-
-def _setting_names(method: str, settings: dict[str, Any]) -> None:
+def check_setting_names(method: str, settings: dict[str, Any]) -> None:
     """Refuse settings that the method does not have."""
-    from proud.methods import method_class
-
     known = [field.name for field in fields(method_class(method).Config)]
     for name in settings:
         if name not in known:
-            hint = _hint(name, [*known, *_own_parameters()])
-            raise UserError(f"The method {method!r} has no setting {name!r}.{hint} It has: {', '.join(known)}.")
+            hint = _hint(name, [*known, *own_parameters()])
+            raise UserError(f"The method {method!r} has no setting {name!r}.{hint} Its settings: {', '.join(known)}.")
 
 
 def _hint(name: str, known: list[str]) -> str:
-    """What to do with a keyword that is not known: one of the command's options is no slip of the pen."""
     if name in signature(ProUD.fit).parameters:
-        return f" Give it to fit: fit({name}=...)."
-    if name in {field.name for kind in (RunConfig, Options) for field in fields(kind)}:
-        return " That is an option of the command `proud train` alone."
+        return f" Pass it to fit: fit({name}=...)."
+    if name in {field.name for field in fields(TaskSpec)}:
+        return " It is an option of the command `proud train`; in Python, pass the images to fit."
     close = get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def _given_names(labeled: Any) -> dict[str, Any]:
-    """Class -> label as it was given."""
-    from proud.data.arrays import as_numpy
-
-    values = as_numpy(labeled[1] if isinstance(labeled, tuple) else ())
-    return {nfc(str(label)): value for label, value in zip(values.tolist(), values, strict=True)}
-
-
-def _read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+def read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     """Per domain, columns in the order of the paths or, for arrays, of their rows."""
-    import numpy as np
-
-    from proud.training.records import plain_cell
-
     domains: dict[str, list[dict[str, str]]] = {}
     if path.is_file():
         with path.open(encoding="utf-8", newline="") as file:

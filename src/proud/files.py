@@ -1,17 +1,19 @@
-"""Files that are either wholly there or not at all, and files that are not trusted until they have been looked at."""
+"""Files: atomic writes, bounded reads of untrusted content, and the three formats JSON, CSV and safetensors."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from proud.errors import UserError
-from proud.plain_files import open_plain
+from proud.text import one_line, safe_cell, valid_utf8
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +25,8 @@ MOST_HEADER_BYTES = 10_000_000
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write to the yielded path; it becomes `path` in one step once it is safely on disk."""
-    with telling_why(path):
+    """Write to the yielded path; it replaces `path` atomically once it is synced to disk."""
+    with user_errors(path):
         make_folder(path.parent)
         part = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
         # created here, so that the user's umask decides who may read it
@@ -40,7 +42,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """With its parents, each entered safely in the one above."""
+    """With its parents; each new entry is synced."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for place in missing:
@@ -48,7 +50,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A file's name is safe only when its folder is on disk too."""
+    """A file survives a power loss only if its folder entry is synced too."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -57,15 +59,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """What killed processes left half-written."""
-    with telling_why(folder):
+    """Remove partial files of killed processes."""
+    with user_errors(folder):
         for path in folder.glob(".*.part"):
             path.unlink(missing_ok=True)
 
 
 @contextmanager
-def telling_why(path: Path) -> Iterator[None]:
-    """A full disk or a missing permission is the user's to mend: no traceback."""
+def user_errors(path: Path) -> Iterator[None]:
+    """A full disk or a missing permission is a UserError, not a traceback."""
     try:
         yield
     except OSError as error:
@@ -76,12 +78,19 @@ def telling_why(path: Path) -> Iterator[None]:
 
 def check_writable(path: Path) -> None:
     """Before long work: can its result be written there?"""
-    with telling_why(path):
+    with user_errors(path):
         probe(path.parent)
 
 
+def check_output(path: Path, overwrite: bool) -> None:
+    """Before long work: refuse to overwrite a file silently, or to write where it is impossible."""
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} exists: choose another --out or add --overwrite.")
+    check_writable(path)
+
+
 def probe(folder: Path) -> None:
-    """Make the folder if need be; an OSError where nothing can be written."""
+    """Make the folder if missing. Raises an OSError if nothing can be written there."""
     make_folder(folder)
     trace = folder / ".writable"
     trace.touch()
@@ -94,21 +103,37 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
-    """UTF-8; names that are no valid text (file names may be any bytes) are escaped, and read back as they were."""
+    """UTF-8. File names that are not valid text are escaped, and read back unchanged."""
     try:
         return json.dumps(value, indent=indent, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return json.dumps(value, indent=indent).encode()
 
 
+def open_plain(path: Path, most: int) -> BinaryIO:
+    """Open a regular file of at most `most` bytes. OSError for pipes, devices and larger files: none may block us."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a name with a NUL byte
+        raise OSError(str(error)) from error
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(handle)
+        raise OSError("not a regular file")
+    if about.st_size > most:
+        os.close(handle)
+        raise OSError(f"{about.st_size:,} bytes exceed the limit of {most:,}")
+    return os.fdopen(handle, "rb")
+
+
 def read_regular(path: Path, most: int) -> bytes:
-    """A plain file's content, if it is of a sensible size."""
+    """The content of a regular file of bounded size."""
     with open_plain(path, most) as file:
         return file.read()
 
 
 def read_json(path: Path) -> Any:
-    """OSError where it cannot be read, ValueError where it is not the JSON that we write."""
+    """OSError if it cannot be read, ValueError if it is not valid JSON."""
     return parse_json(read_regular(path, MOST_JSON_BYTES))
 
 
@@ -116,65 +141,63 @@ def parse_json(content: bytes) -> Any:
     try:
         return json.loads(content.decode(), object_pairs_hook=_without_repeats)
     except RecursionError as error:
-        raise ValueError("its JSON is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("its JSON states a name twice")
+        raise ValueError("the JSON has a duplicate key")
     return found
 
 
 def write_tensors(part: Path, tensors: dict[str, Tensor], format_name: str) -> None:
     """Safetensors; tensors of any device."""
-    from safetensors.torch import save
+    from safetensors.torch import save  # noqa: PLC0415
 
-    plain = {text_of(key): value.detach().cpu().contiguous() for key, value in tensors.items()}
-    # not its save_file, which writes to a file of another name first: a kill would leave that behind
+    plain = {valid_utf8(key): value.detach().cpu().contiguous() for key, value in tensors.items()}
+    # save_file writes to a temporary file first, which a kill would leave behind
     part.write_bytes(save(plain, metadata={"format": format_name}))
 
 
 def read_tensors(path: Path, most: int = MOST_TENSOR_BYTES) -> dict[str, Tensor]:
-    """OSError where it cannot be read, ValueError where it is not a safetensors file. Nothing in it is executed."""
+    """OSError if it cannot be read, ValueError if it is not a safetensors file. Nothing in it is executed."""
     return parse_tensors(read_regular(path, most))
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """What a file of such tensors takes at most, their names included."""
+    """An upper bound for the size of a file with these tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors) + MOST_HEADER_BYTES
 
 
 def parse_tensors(content: bytes) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import load  # noqa: PLC0415
 
     try:
         return load(content)
     except (SafetensorError, KeyError, RuntimeError, TypeError, OverflowError) as error:
-        raise ValueError(f"not a safetensors file ({_short(error)})") from error
+        raise ValueError(f"not a safetensors file ({one_line(error, 200)})") from error
 
 
 def check_tensors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    """ValueError unless the names, shapes and types are those wanted and every number is finite."""
-    lacking = [name for name in wanted if name not in found]
-    strange = [name for name in found if name not in wanted]
-    if lacking or strange:
-        raise ValueError(f"tensors are missing ({lacking[:3]}) or not ours ({_short(strange[:3])})")
+    """ValueError unless names, shapes and types are as expected and every number is finite."""
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
+    if missing or unknown:
+        raise ValueError(f"tensors are missing ({missing[:3]}) or unexpected ({one_line(unknown[:3], 200)})")
     for name, tensor in wanted.items():
         given = found[name]
         if given.shape != tensor.shape or given.dtype != tensor.dtype:
             shapes = f"{list(given.shape)} {given.dtype}, not {list(tensor.shape)} {tensor.dtype}"
             raise ValueError(f"the tensor {name} is {shapes}")
         if given.is_floating_point() and not given.isfinite().all():
-            raise ValueError(f"the tensor {name} holds numbers that are infinite or not a number")
+            raise ValueError(f"the tensor {name} has infinite or NaN values")
 
 
-def text_of(name: str) -> str:
-    """A file name of any bytes as text that every program can read."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _short(what: object) -> str:
-    text = " ".join(str(what).split())
-    return text if len(text) < 200 else text[:200] + "…"
+def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
+    """A CSV file that is safe to open in a spreadsheet."""
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([safe_cell(column) for column in columns])
+        writer.writerows([safe_cell(cell) for cell in row] for row in rows)

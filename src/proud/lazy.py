@@ -1,6 +1,6 @@
-"""Heavy modules, imported at their first use, so that `proud --help` answers at once.
+"""Heavy modules, imported at their first use, so that help is instant.
 
-Modules that hold a config beside torch code write `from proud.lazy import torch`.
+Modules that hold settings beside torch code write `from proud.lazy import torch`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["np", "ops", "torch"]
 
 
 class LazyModule(ModuleType):
-    """Stands for a module that is imported when an attribute is first asked for; attributes are then kept."""
+    """Imports the module when an attribute is first used; attributes are then kept."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)

@@ -1,7 +1,7 @@
 """All randomness of a run: named draws from generators seeded by (seed, stage, epoch, purpose).
 
 A method declares what it draws in a step (`Draw`); the loop makes those tensors before the step runs. Nothing depends
-on neighbours, on evaluation or on the number of processes, and no generator state is ever saved.
+on other runs, on evaluation or on the number of processes, and no generator state is ever saved.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor
+from proud.lazy import ops, torch
 
-from proud import ops
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Draws = dict[str, Tensor]
+Draws = dict[str, "Tensor"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Randomness:
         return self.generators[purpose]
 
     def rewind(self, purpose: str) -> None:
-        """Start the purpose's sequence of this epoch again."""
+        """Restart the purpose's sequence of this epoch."""
         self.generator(purpose).manual_seed(seed_for(self.seed, *self._epoch, purpose))
 
     def draws(self, wanted: dict[str, Draw]) -> Draws:
@@ -80,7 +80,7 @@ class Randomness:
         return torch.rand(shape, generator=self.generator(purpose), device=self.device)
 
     def rows(self, purpose: str, population: int, steps: int, batch_size: int) -> Tensor:
-        """[steps, batch_size] row numbers: permutations of the population one after another, so batches are full."""
+        """[steps, batch_size] row numbers: consecutive permutations of the population, so that batches are full."""
         generator = torch.Generator().manual_seed(seed_for(self.seed, *self._epoch, "rows", purpose))
         rounds = -(-steps * batch_size // population)
         order = torch.cat([torch.randperm(population, generator=generator) for _ in range(rounds)])

@@ -1,10 +1,61 @@
-"""One spelling for every name of a class or a domain."""
+"""Text: spelling of names, safe output, cells of CSV files."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+SHOWN_NAMES = 5
+BLANKS = "".join(map(chr, range(33))) + "\x7f\xa0\ufeff"
 
 
 def nfc(name: str) -> str:
-    """Unicode's composed form: files from macOS often have é as two characters, where others have one."""
+    """Unicode's composed form: file names from macOS often have é as two code points."""
     return name if name.isascii() else unicodedata.normalize("NFC", name)
+
+
+def some(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    every = list(names)
+    rest = f" and {len(every) - SHOWN_NAMES} more" if len(every) > SHOWN_NAMES else ""
+    return ", ".join(every[:SHOWN_NAMES]) + rest
+
+
+def listed(problems: list[str], where: object) -> str:
+    """The first few problems of a file, one per line."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    more = [f"  … and {len(problems) - SHOWN_NAMES} more"] if len(problems) > SHOWN_NAMES else []
+    return "\n".join([f"{count} in {where}:", *(f"  {text}" for text in problems[:SHOWN_NAMES]), *more])
+
+
+def one_line(error: object, longest: int = 300) -> str:
+    """An error's text on one line, cut to a bounded length."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
+def printable(text: str) -> str:
+    """Escape control characters and invalid Unicode: file names may hold anything."""
+    plain = "".join(letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text)
+    return valid_utf8(plain)
+
+
+def valid_utf8(name: str) -> str:
+    """File names may be any bytes: those that are not valid text are escaped."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def safe_cell(cell: Any) -> Any:
+    """Text that a spreadsheet would evaluate as a formula gets a leading apostrophe."""
+    if not isinstance(cell, str):
+        return cell
+    # some programs skip blanks and control characters, and accept the full-width forms
+    first = cell.lstrip(BLANKS)[:1]
+    formula = first in tuple("=+-@＝＋－＠") or cell[:1] in ("\t", "\r", "\n")
+    return valid_utf8(f"'{cell}" if formula and cell else cell)
+
+
+def plain_cell(text: str) -> str:
+    """The inverse of `safe_cell`."""
+    return text[1:] if text.startswith("'") and safe_cell(text[1:]) == text else text

@@ -1,6 +1,6 @@
-"""A real headless Chromium, driven over its debugging pipe with the standard library alone.
+"""Headless Chromium, controlled over its debugging pipe with the standard library only.
 
-By hand: python tests/report/browser.py REPORT.html PICTURE.png --width 390 --dark
+Manual use: python tests/report/browser.py REPORT.html PICTURE.png --width 390 --dark
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIET = (
     "--disable-default-apps",
     "--disable-dev-shm-usage",
 )
-# the pipe's ends must have these numbers, whatever is open here
+# Chromium expects the ends of the pipe as file descriptors 3 and 4
 AS_3_AND_4 = "import os, sys; a, b, *c = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execvp(c[0], c)"
 
 
@@ -38,7 +38,7 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One tab without a network."""
+    """One tab without network access."""
 
     def __init__(self, program: str) -> None:
         self.profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
@@ -92,7 +92,7 @@ class Browser:
         deadline = time.monotonic() + seconds
         while b"\0" not in self.buffer:
             if not select.select([self.read], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise TimeoutError("Chromium does not answer")
+                raise TimeoutError("Chromium does not respond")
             piece = os.read(self.read, 1 << 16)
             if not piece:
                 raise RuntimeError(f"Chromium ended with {self.process.wait()}")
@@ -111,17 +111,17 @@ class Browser:
         self.call("Page.navigate", url=page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._message(60))
-        # with another colour scheme other images are chosen: all must be decoded before anyone looks
+        # the colour scheme selects other images: wait until all are decoded
         self.evaluate("Promise.all([...document.images].map(i => i.decode().catch(() => 0))).then(() => 1)")
 
     def evaluate(self, expression: str) -> Any:
-        found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in found:
-            raise RuntimeError(str(found["exceptionDetails"]))
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(str(answer["exceptionDetails"]))
+        return answer["result"].get("value")
 
     def requests(self) -> list[str]:
-        """What was fetched that is neither the page itself nor within it."""
+        """URLs that were requested, except data: and about: URLs."""
         urls = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
         return [url for url in urls if not url.startswith(("data:", "about:"))]
 
@@ -140,7 +140,7 @@ class Browser:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Take a picture of a page.")
+    parser = argparse.ArgumentParser(description="Take a screenshot of a page.")
     parser.add_argument("page", type=Path)
     parser.add_argument("picture", type=Path)
     parser.add_argument("--width", type=int, default=1280)

@@ -1,4 +1,4 @@
-"""Two tiny real runs on hostile names, made once, and the report on them."""
+"""Two tiny runs on data with unsafe names, and their report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from proud.config import Options
 from proud.data.types import Task
+from proud.report.page import write_report
 from proud.training.run import train
 from toy import CLASSES, toy_run, toy_settings, toy_task
 
@@ -17,7 +18,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def hostile_task() -> Task:
-    """The toy, whose first class and first unlabeled domain have names that a page must not run."""
+    """The toy task with HTML in the names of the first class and the first unlabeled domain."""
     task = toy_task(per_class=6)
     names = (HOSTILE, "$\\bad_{", "_hidden", "a\"'&b")
     assert len(names) == len(CLASSES)
@@ -45,6 +46,4 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def report(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from proud.report.page import write_report
-
     return write_report([runs], tmp_path_factory.mktemp("report") / "report.html")

@@ -1,4 +1,4 @@
-"""The report in a real headless Chromium. Where CI is set, Chromium must be there."""
+"""The report in headless Chromium, which is required if CI is set."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI"):
             pytest.fail("Chromium is not installed: apt-get install chromium")
         pytest.skip("Chromium is not installed: apt-get install chromium")
-    with Browser(program) as found:
-        yield found
+    with Browser(program) as browser:
+        yield browser
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -44,8 +44,8 @@ def test_the_page_renders(browser: Browser, report: Path, width: int, dark: bool
     assert len(browser.screenshot(whole=False)) > 10_000
 
 
-def test_an_error_would_be_seen(browser: Browser, tmp_path: Path) -> None:
-    """The checks above can fail."""
+def test_errors_are_detected(browser: Browser, tmp_path: Path) -> None:
+    """The checks of the other tests can fail."""
     page = tmp_path / "bad.html"
     page.write_text("<img src='https://example.org/x.png'><script>console.error('no'); throw new Error('bad')</script>")
     browser.open(page)

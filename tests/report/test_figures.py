@@ -1,4 +1,4 @@
-"""Figures from made-up arrays: many classes, hostile names, equal files from equal data, t-SNE of odd inputs."""
+"""Figures from synthetic arrays: many classes, unsafe names, deterministic files, t-SNE of edge cases."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proud.report.figures.evaluation import confusion, confusion_chart, most_confused, reliability_chart
 from proud.report.figures.maps import collect, embed, feature_maps
-from proud.report.figures.style import DARK, LIGHT, chart_file, class_colors, panel_png, plain
-from proud.report.figures.trust import confusion, confusion_chart, most_confused, reliability_chart
-from proud.report.gather import Run
+from proud.report.figures.style import DARK, LIGHT, chart_files, class_colors, clean_label, panel_png
+from proud.report.sources import RunSource
 
 
-def made_up(classes: int, **config: Any) -> Run:
-    """A run with outputs and one snapshot, never on disk."""
+def synthetic_run(classes: int, **config: Any) -> RunSource:
+    """A run with outputs and one snapshot, not on disk."""
     random = np.random.default_rng(0)
     settings = {"labeled": "here", "test": "there", "data": "x", "seed": 1, "method": "proud"} | config
     settings["method_config"] = {"epochs": 1} | config.get("method_config", {})
     domains = {name: {"role": role, "images": 9} for name, role in (("here", "labeled"), ("site", "unlabeled"))}
     names = [f"class ${place}_<b>" for place in range(classes)]
-    run = Run(Path("nowhere"), {"config": settings, "task": {"classes": names, "domains": domains}}, "made up")
+    metadata = {"config": settings, "task": {"classes": names, "domains": domains}}
+    run = RunSource(Path("nowhere"), metadata, "synthetic")
     labels = np.arange(4 * classes) % classes
     logits = random.normal(size=(len(labels), classes)).astype(np.float32)
     snapshot = {"method/merged": random.normal(size=(classes, 16)), "method/present/site": np.ones(classes)}
@@ -36,23 +37,24 @@ def made_up(classes: int, **config: Any) -> Run:
 
 @pytest.mark.parametrize("classes", [2, 10, 65])
 def test_any_number_of_classes(classes: int) -> None:
-    run = made_up(classes)
+    run = synthetic_run(classes)
     charts = [feature_maps([run], "map"), confusion_chart(run, "confusion"), reliability_chart(run, "reliability")]
     for chart in charts:
         assert chart is not None
         assert panel_png(chart.panels[0], DARK, dpi=40) != panel_png(chart.panels[0], LIGHT, dpi=40)
-        assert chart_file(chart, "pdf").startswith(b"%PDF")
+        files = chart_files(chart)
+        assert files["png"].startswith(b"\x89PNG") and files["pdf"].startswith(b"%PDF")
     assert len(set(class_colors(classes))) == classes
 
 
 def test_equal_data_gives_equal_files() -> None:
-    first, second = (reliability_chart(made_up(4), "r") for _ in range(2))
+    first, second = (reliability_chart(synthetic_run(4), "r") for _ in range(2))
     assert first is not None and second is not None
-    assert chart_file(first, "pdf") == chart_file(second, "pdf")
+    assert chart_files(first) == chart_files(second)
 
 
 def test_confusion_counts() -> None:
-    run = made_up(3)
+    run = synthetic_run(3)
     run.__dict__["outputs"] = {
         "test/logits": np.eye(3, dtype=np.float32)[[0, 0, 1, 2, 2, 2]],
         "test/labels": np.array([0, 0, 0, 2, 2, 1]),
@@ -63,8 +65,8 @@ def test_confusion_counts() -> None:
     assert rows == [["a", "b", "1", "33.3 %"], ["b", "c", "1", "100.0 %"]]
 
 
-def test_maps_hold_points_and_prototypes() -> None:
-    run = made_up(5)
+def test_maps_contain_points_and_prototypes() -> None:
+    run = synthetic_run(5)
     points = collect(run, run.snapshots["last"])
     assert points.prototype.sum() == 3 * 5  # here, site, merged
     assert len(points.features) == 2 * 20 + 3 * 5
@@ -74,16 +76,16 @@ def test_maps_hold_points_and_prototypes() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (3, 1), (6, 2), (40, 3)])
-def test_few_points_and_equal_ones_can_be_embedded(shape: tuple[int, int]) -> None:
+def test_few_or_equal_points_can_be_embedded(shape: tuple[int, int]) -> None:
     random = np.random.default_rng(1).normal(size=shape)
     for features in (random, np.ones(shape)):
-        found = embed(features)
-        assert found.shape == (shape[0], 2)
-        assert np.isfinite(found).all()
+        positions = embed(features)
+        assert positions.shape == (shape[0], 2)
+        assert np.isfinite(positions).all()
     assert np.array_equal(embed(random), embed(random))
 
 
 def test_names_fit_into_figures() -> None:
-    assert plain("_hidden") == " _hidden"
-    assert plain("a\nb\tc\x00d") == "a b c d"
-    assert len(plain("x" * 100)) == 22
+    assert clean_label("_hidden") == " _hidden"
+    assert clean_label("a\nb\tc\x00d") == "a b c d"
+    assert len(clean_label("x" * 100)) == 22

@@ -1,4 +1,4 @@
-"""Pages of runs of other methods beside ProUD: centred features, no pseudo-labels; and the paper's figures."""
+"""Reports of several methods (centred features, no pseudo-labels), and the figures of the paper."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from proud.cli.main import main as cli
+from proud.cli import main as cli
 from proud.config import Options
 from proud.report.figures.maps import collect, feature_maps, unit
-from proud.report.gather import gather
 from proud.report.page import write_report
+from proud.report.sources import read_sources
 from proud.training.run import train
 from toy import toy_run, toy_settings, toy_task
 
@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def flat_maps() -> Iterator[None]:
-    """Two of the features instead of t-SNE, which has its own tests and takes its time."""
+    """The first two features instead of t-SNE, which is slow and tested separately."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("proud.report.figures.maps.embed", lambda features: features[:, :2])
         yield
@@ -48,10 +48,10 @@ def page(runs: Path, flat_maps: None) -> Path:
     return write_report([runs], runs / "r.html")
 
 
-def test_prototypes_stand_among_their_images(runs: Path) -> None:
-    """Whether features are centred or not."""
-    found, _ = gather([runs])
-    for run in found:
+def test_prototypes_are_close_to_their_images(runs: Path) -> None:
+    """With and without centred features."""
+    sources, _ = read_sources([runs])
+    for run in sources:
         if run.config["method"] == "erm":
             continue
         arrays = run.snapshots["last"]
@@ -70,22 +70,22 @@ def test_prototypes_stand_among_their_images(runs: Path) -> None:
         assert np.mean(near) > 0.8, (run.name, near)
 
 
-def test_captions_say_what_is_shown(runs: Path) -> None:
-    every = {run.name: run for run in gather([runs])[0]}
+def test_captions_describe_the_figure(runs: Path) -> None:
+    every = {run.name: run for run in read_sources([runs])[0]}
     plain, plus = (feature_maps([every[name]], "x") for name in ("proud", "proud-plus"))
     both = feature_maps(list(every.values()), "x")
     assert plain is not None and plus is not None and both is not None
-    assert "without the mean" not in plain.caption
-    assert plus.caption.endswith("Features are shown as their prototypes are made: without the mean of their domain.")
-    assert "Features of proud-plus are shown" in both.caption
+    assert "centred" not in plain.caption
+    assert plus.caption.endswith("Features are centred per domain, as for the prototypes.")
+    assert "Features of proud-plus are centred" in both.caption
     assert both.title == "erm, proud and proud-plus"
-    for arrays in every["erm"].snapshots.values():  # as the caption says: true classes where known
+    for arrays in every["erm"].snapshots.values():  # true classes where known
         assert sorted(arrays["unlabeled/hidden 1/truth"]) == sorted([*range(4)] * 6)
 
 
 def test_images_to_look_at_are_listed(runs: Path, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert list(gather([runs / "proud-plus"])[0][0].to_look_at) == ["hidden 1", "hidden 2"]
+    assert list(read_sources([runs / "proud-plus"])[0][0].look_at) == ["hidden 1", "hidden 2"]
     tables = sorted((page.with_name("r_files")).glob("look-at-*.csv"))
     for place, table in enumerate(tables):
         rows = table.read_text().splitlines()
@@ -97,7 +97,7 @@ def test_images_to_look_at_are_listed(runs: Path, page: Path) -> None:
 
 
 def test_tables_are_plain_latex(page: Path) -> None:
-    """No letter that LaTeX would not know without further packages."""
+    """Only characters that LaTeX accepts without further packages."""
     tables = list(page.with_name("r_files").glob("*.tex"))
     assert len(tables) > 5
     for table in tables:
@@ -107,13 +107,13 @@ def test_tables_are_plain_latex(page: Path) -> None:
 def test_units_are_named(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     certain = text[text.index('<section id="certain">') : text.index('<section id="confusion">')]
-    doubts = re.findall(r'<span class="dim">((?:ε|p) [^<]*)</span>', certain)
-    assert any(re.fullmatch(r"ε \d\.\d\d", each) for each in doubts)
-    assert any(re.fullmatch(r"p \d+ %", each) for each in doubts)
+    texts = re.findall(r'<span class="dim">((?:ε|p) [^<]*)</span>', certain)
+    assert any(re.fullmatch(r"ε \d\.\d\d", text) for text in texts)
+    assert any(re.fullmatch(r"p \d+ %", text) for text in texts)
 
 
-def test_the_papers_figures_as_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The very commands of docs/report.md, on the built-in set and shortened."""
+def test_the_documented_commands_for_the_figures_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of docs/report.md, shortened and on the built-in data."""
     text = DOCUMENTED.read_text(encoding="utf-8")
     commands = re.search(r"## The paper's figures.*?```\n(.*?)```", text, re.DOTALL)
     assert commands is not None

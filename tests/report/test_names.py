@@ -1,17 +1,16 @@
-"""Runs on one page are told apart by as little as it takes."""
+"""Short names distinguish the runs of a report."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from proud.report.gather import short_names
+from proud.report.sources import short_names
 
 
 def names(*configs: dict[str, Any]) -> list[str]:
-    whole = {"method": "proud", "labeled": "pen", "test": "street", "seed": 1}
-    about = {Path(f"runs/{n}"): {"config": whole | config} for n, config in enumerate(configs)}
-    return list(short_names(about).values())
+    default = {"method": "proud", "labeled": "pen", "test": "street", "seed": 1}
+    return list(short_names({Path(f"runs/{n}"): default | config for n, config in enumerate(configs)}).values())
 
 
 def test_the_method_then_the_combination_then_the_seed() -> None:

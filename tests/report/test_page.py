@@ -1,17 +1,18 @@
-"""The page of a real run: complete, self-contained, safe with any name, and careful with files."""
+"""The page of a real run: complete, self-contained, safe with any name; existing files are kept."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from proud.cli.main import main as cli
+from proud.cli import main as cli
 from proud.errors import UserError
-from proud.report.gather import gather
 from proud.report.page import write_report
+from proud.report.sources import read_sources
 
 SECTIONS = (
     "data",
@@ -35,7 +36,7 @@ def test_every_part_is_there(report: Path) -> None:
         assert word in text, word
 
 
-def test_nothing_comes_from_elsewhere(report: Path) -> None:
+def test_the_page_is_self_contained(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     addresses = re.findall(r'(?:src|srcset|href)="([^"]*)"', text)
     assert len(addresses) > 50
@@ -47,7 +48,7 @@ def test_nothing_comes_from_elsewhere(report: Path) -> None:
     assert "@import" not in text
 
 
-def test_names_are_shown_and_never_run(report: Path) -> None:
+def test_names_are_escaped(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
@@ -69,14 +70,14 @@ def test_figures_and_tables_are_files_too(report: Path) -> None:
 
 
 def test_nothing_is_overwritten_silently(report: Path, tmp_path: Path) -> None:
-    source = [report.parent]  # never read: the target is looked at first
+    source = [report.parent]  # never read: the target is checked first
     with pytest.raises(UserError, match="exists"):
         write_report(source, report)
     with pytest.raises(UserError, match="earlier report"):
         write_report(source, report.with_suffix(".htm"))
     (tmp_path / "thesis_files").mkdir()
     (tmp_path / "thesis_files" / "mine.png").write_bytes(b"mine")
-    with pytest.raises(UserError, match="not a report's"):
+    with pytest.raises(UserError, match="not from a report"):
         write_report(source, tmp_path / "thesis.html", overwrite=True)
     with pytest.raises(UserError, match=r"end in \.html"):
         write_report(source, tmp_path / "run.json")
@@ -111,16 +112,14 @@ def bench_rows() -> list[dict[str, object]]:
 
 def test_wrong_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
-        gather([tmp_path / "nowhere"])
+        read_sources([tmp_path / "nowhere"])
     with pytest.raises(UserError, match="neither a run"):
-        gather([tmp_path])
+        read_sources([tmp_path])
     with pytest.raises(UserError, match="Name the runs"):
         cli.run(["report"])
 
 
-def test_a_run_that_is_not_finished_has_a_report(runs: Path, tmp_path: Path) -> None:
-    import shutil
-
+def test_an_unfinished_run_has_a_report(runs: Path, tmp_path: Path) -> None:
     half = tmp_path / "half"
     shutil.copytree(runs / "whole", half)
     for name in ("result.json", "outputs.safetensors", "snapshots/middle.safetensors", "snapshots/last.safetensors"):
@@ -130,12 +129,10 @@ def test_a_run_that_is_not_finished_has_a_report(runs: Path, tmp_path: Path) -> 
     assert 'id="confusion"' not in text
 
 
-def test_a_run_without_an_epoch_does_not_keep_the_others_out(runs: Path, tmp_path: Path) -> None:
-    import shutil
-
+def test_runs_without_a_finished_epoch_are_skipped(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "whole", tmp_path / "runs" / "done")
     shutil.copytree(runs / "whole", tmp_path / "runs" / "new")
     (tmp_path / "runs" / "new" / "records.jsonl").unlink()
-    assert [run.folder.name for run in gather([tmp_path / "runs"])[0]] == ["done"]
+    assert [run.folder.name for run in read_sources([tmp_path / "runs"])[0]] == ["done"]
     with pytest.raises(UserError, match="no finished epoch"):
-        gather([tmp_path / "runs" / "new"])
+        read_sources([tmp_path / "runs" / "new"])

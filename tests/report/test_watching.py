@@ -1,4 +1,4 @@
-"""What training shows: the live numbers within 80 columns, and TensorBoard's files."""
+"""Progress during training: the live display within 80 columns, and TensorBoard files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from proud.cli.main import main as cli
+from proud.cli import main as cli
+from proud.training.progress import TrainingBar
 from proud.errors import UserError
-from proud.cli.progress import TrainingBar
 from proud.training.loop import Progress
 from proud.training.tensorboard import TensorBoard
 from toy import write_folders
@@ -33,7 +33,7 @@ def test_the_bar_fits_80_columns() -> None:
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
-def test_the_bar_says_why_nothing_moves() -> None:
+def test_the_bar_shows_why_it_waits() -> None:
     out = io.StringIO()
     with TrainingBar("proud", console=Console(file=out, width=80, force_terminal=True, color_system=None)) as bar:
         bar(Progress("main", 1, 20, 0, 4, note="compiling"))
@@ -43,12 +43,12 @@ def test_the_bar_says_why_nothing_moves() -> None:
         assert bar.bars.below is None
         bar(Progress("main", 3, 20, 4, 4, RECORD))
         bar(Progress("main", 4, 20, 0, 4))
-        assert bar.bars.below is not None  # the newest numbers stay
+        assert bar.bars.below is not None  # the latest numbers stay
 
 
 def test_tensorboard_gets_scalars_and_pairs(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: PLC0415
 
     root = write_folders(tmp_path / "data", {"a": 0, "b": 1, "c": 2})
     command = f"train --data {root} --labeled a --test c --epochs 1 --pretrain-epochs 1 --batch-size 8 --model digits"

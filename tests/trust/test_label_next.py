@@ -1,4 +1,4 @@
-"""The choice of images to label: uncertain, typical, and not all alike."""
+"""Selection of images to label: uncertain, representative and diverse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def clusters(sizes: list[int], seed: int = 0) -> torch.Tensor:
     return torch.tensor(np.array(rows), dtype=torch.float32)
 
 
-def test_density_is_the_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_density_equals_the_slow_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_next, "COSINES", 7 * 30)  # seven rows at a time
     unit = torch.nn.functional.normalize(torch.randn(30, 5, generator=torch.Generator().manual_seed(2)), dim=1)
     found = density(unit, neighbours=4)
@@ -30,7 +30,7 @@ def test_density_is_the_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert density(unit[:1]).tolist() == [1]
 
 
-def test_every_cluster_is_asked_about() -> None:
+def test_every_cluster_is_selected_from() -> None:
     features = clusters([20, 20, 20, 20])
     chosen = choose_images(features, torch.ones(80), 4)
     assert sorted(int(row) // 20 for row in chosen) == [0, 1, 2, 3]
@@ -38,14 +38,14 @@ def test_every_cluster_is_asked_about() -> None:
 
 def test_uncertain_images_come_first_and_outliers_do_not() -> None:
     features = clusters([20, 20, 1])
-    doubt = torch.full((41,), 0.1)
-    doubt[20:40] = 1.0
-    assert 20 <= int(choose_images(features, doubt, 1)[0]) < 40
-    doubt[40] = 1.0  # alone in its corner: a label there stands for nothing else
-    assert int(choose_images(features, doubt, 1)[0]) != 40
+    uncertainty = torch.full((41,), 0.1)
+    uncertainty[20:40] = 1.0
+    assert 20 <= int(choose_images(features, uncertainty, 1)[0]) < 40
+    uncertainty[40] = 1.0  # an outlier represents no other image
+    assert int(choose_images(features, uncertainty, 1)[0]) != 40
 
 
-def test_known_images_are_not_asked_for_and_push_the_choice_away() -> None:
+def test_known_images_are_not_selected_and_repel_the_selection() -> None:
     features = clusters([10, 10])
     known = torch.full((20,), -1)
     known[:3] = 0

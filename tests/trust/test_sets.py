@@ -1,4 +1,4 @@
-"""Prediction sets and abstention: slow twins, and the promises on data that is exchangeable."""
+"""Prediction sets and abstention: slow versions, and the guarantees on exchangeable data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proud.trust.selective import answered_and_risk, risk_bound, risk_threshold
 
 
 def draw(random: np.random.Generator, count: int, classes: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities of a model that is not calibrated, and labels."""
+    """Probabilities of an uncalibrated model, and labels."""
     logits = random.normal(0, 2, (count, classes))
     true = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     labels = (true.cumsum(1) < random.random((count, 1))).sum(1)
@@ -55,7 +55,7 @@ def test_scores_by_hand() -> None:
 
 @pytest.mark.parametrize("score", ["lac", "aps"])
 def test_coverage_holds_on_exchangeable_data(score) -> None:
-    """Mean coverage over many calibration sets is at least what was asked; 2,000 × 40 images tell 0.88 from 0.9."""
+    """Mean coverage over many calibration sets; 2,000 × 40 images distinguish 0.88 from 0.9."""
     random = np.random.default_rng(3)
     covered, sizes = [], []
     for _ in range(2000):
@@ -64,7 +64,7 @@ def test_coverage_holds_on_exchangeable_data(score) -> None:
         share, size = coverage_and_size(prediction_sets(probs[49:], quantile, score), labels[49:])
         covered.append(share)
         sizes.append(size)
-    assert 0.895 < np.mean(covered) < 0.96  # (49+1)·0.9 is whole: without the kept likeliest class exactly 0.9
+    assert 0.895 < np.mean(covered) < 0.96  # above 0.9: the most likely class is always in the set
     assert np.mean(sizes) < 6
 
 
@@ -76,11 +76,11 @@ def test_the_bound_is_clopper_pearsons() -> None:
     assert risk_bound(0, 30, 0.1) == pytest.approx(1 - 0.1 ** (1 / 30))
 
 
-def test_abstention_keeps_its_promise_on_exchangeable_data() -> None:
+def test_abstention_keeps_its_guarantee_on_exchangeable_data() -> None:
     random = np.random.default_rng(5)
     probs, labels = draw(random, 60_000)
-    confidence, guess = probs.max(1)
-    right = guess == labels
+    confidence, predicted = probs.max(1)
+    right = predicted == labels
     broken, answered = 0, []
     for trial in range(100):
         mine = slice(300 * trial, 300 * (trial + 1))
@@ -89,10 +89,10 @@ def test_abstention_keeps_its_promise_on_exchangeable_data() -> None:
         answered.append(share)
         broken += risk is not None and risk > 0.3
     assert broken <= 10
-    assert np.mean(answered) > 0.2  # and it is no refusal of everything
+    assert np.mean(answered) > 0.2  # it does not abstain on everything
 
 
-def test_too_few_images_promise_nothing() -> None:
+def test_too_few_images_guarantee_nothing() -> None:
     sure, right = torch.linspace(0.5, 1, 10), torch.ones(10, dtype=torch.bool)
     assert risk_threshold(sure, right, 0.05) is None
     assert risk_threshold(sure[:0], right[:0], 0.5) is None
@@ -101,7 +101,7 @@ def test_too_few_images_promise_nothing() -> None:
     assert risk_threshold(many, torch.ones(1000, dtype=torch.bool), 0.05) == 0.5  # all right: answer always
 
 
-def test_equal_confidences_are_treated_alike() -> None:
+def test_equal_confidences_are_treated_equally() -> None:
     sure = torch.full((200,), 0.9)
-    right = torch.arange(200) >= 100  # half are wrong, whatever the order
+    right = torch.arange(200) >= 100  # half are wrong
     assert risk_threshold(sure, right, 0.3) is None

@@ -1,9 +1,8 @@
 """Who works on a job: a lock file that is held, not merely present.
 
-The kernel releases a `flock` when its process ends, however it ends, so a dead worker's job is free at once: there is
-no heartbeat to miss and no stale claim to judge. The files stay (removing one could split a lock in two) and say who
-holds them. On NFS the lock works between machines as far as the server provides locks; where there are none, the claim
-is refused rather than pretended.
+The kernel releases a `flock` when its process ends, however it ends, so a dead worker's job is free at once: no
+heartbeats and no stale claims. The files stay (removing one could split a lock in two) and name their holder. On NFS
+the lock works between machines if the server provides locks; without locks the claim is refused.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proud.errors import UserError
-from proud.files import telling_why
+from proud.files import user_errors
 
 
 @contextmanager
 def claim(path: Path) -> Iterator[bool]:
-    """Yields whether the job is ours for the time of the block."""
+    """Yields whether the claim was obtained; it is held for the time of the block."""
     handle = _open(path)
     try:
         if not _lock(handle, path, fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -34,7 +33,7 @@ def claim(path: Path) -> Iterator[bool]:
             "pid": os.getpid(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        with suppress(OSError):  # who holds it is said for people; a full disk must not matter
+        with suppress(OSError):  # for people only: a full disk must not matter
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(about).encode(), 0)
         try:
@@ -46,7 +45,7 @@ def claim(path: Path) -> Iterator[bool]:
 
 
 def use(path: Path) -> int:
-    """A handle with which nobody can claim the file until it is closed; any number of users may have one."""
+    """A handle that prevents claims until it is closed; any number of processes may have one."""
     handle = _open(path)
     try:
         _lock(handle, path, fcntl.LOCK_SH)
@@ -66,7 +65,7 @@ def owner(path: Path) -> str:
 
 
 def _open(path: Path) -> int:
-    with telling_why(path):
+    with user_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
@@ -78,7 +77,7 @@ def _lock(handle: int, path: Path, how: int) -> bool:
         return False
     except OSError as error:
         raise UserError(
-            f"{path.parent} lies on a file system without locks ({error.strerror}), which keep two workers from one "
-            "job. Choose an --out on another one."
+            f"{path.parent} is on a file system without locks ({error.strerror}), so two workers could run one job. "
+            "Choose an --out on another file system."
         ) from error
     return True

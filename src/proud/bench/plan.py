@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from proud.config import RunConfig, check
+from proud.config import RunConfig, check_run
 from proud.errors import UserError
 from proud.methods import check_name, method_class, method_config
 from proud.methods.base import MethodConfig
-from proud.text import nfc
 from proud.methods.presets import preset
+from proud.text import nfc
 
 if TYPE_CHECKING:
     from proud.data.catalog import Catalog
@@ -51,10 +51,10 @@ class Job:
 
     @property
     def name(self) -> str:
-        """A file name of its own for every key, whatever the domains are called."""
+        """A unique file name for every key, whatever the domains are called."""
         text = "-".join(map(str, self.key))
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-        # domain names with blanks, slashes or dashes could meet in one file name
+        # domain names with blanks, slashes or dashes could collide
         odd = plain != text or "-" in self.run.labeled + self.run.test or len(text) > LONGEST_NAME
         return f"{plain[:LONGEST_NAME]}-{hashlib.sha256(repr(self.key).encode()).hexdigest()[:8]}" if odd else plain
 
@@ -89,7 +89,7 @@ def make_plan(
     """`run` holds what all jobs share; `epochs` are those of single methods. Order: seed by seed, in each all
     combinations, in each all methods. Domains without labels are unlabeled ones in every combination."""
     if len(domains) < 3:
-        raise UserError(f"A bench needs three domains at least (labeled, unlabeled, test); {bench} has {len(domains)}.")
+        raise UserError(f"A bench needs at least three domains (labeled, unlabeled, test); {bench} has {len(domains)}.")
     chosen = parse_combos(combos, domains, without_labels)
     values = parse_settings(overrides or {}, methods)
     settings = {method: method_config(method, **preset(run.data, run.model, method) | values) for method in methods}
@@ -103,13 +103,13 @@ def make_plan(
                 one = {"labeled": labeled, "test": test, "unlabeled": others, "method": method, "seed": seed}
                 jobs.append(Job(RunConfig(**vars(run) | one), settings[method]))
     for job in jobs:
-        check(job.run, job.settings)
+        check_run(job.run, job.settings)
     of_table = tuple(name for name in domains if name not in without_labels)
     return Plan(bench, data or bench, of_table, tuple(jobs), note, values)
 
 
 def fingerprint(catalog: Catalog) -> str:
-    """Tells folders of one name apart: which images there are, not what is in them."""
+    """Distinguishes folders of one name by the images' paths, not their content."""
     rows = sorted(
         (name, entry.location, entry.label or "")
         for name, domain in catalog.domains.items()
@@ -124,7 +124,7 @@ def parse_combos(text: str, domains: Sequence[str], without_labels: Sequence[str
     every = list(permutations([name for name in domains if name not in without_labels], 2))
     if not every:
         raise UserError(
-            "A bench needs two domains with labels at least, one to learn from and one to measure on. "
+            "A bench needs at least two domains with labels, one to train on and one to measure on. "
             f"Images without a label are in: {', '.join(without_labels)}"
         )
     if text.strip() == "all":
@@ -194,7 +194,7 @@ def parse_settings(texts: dict[str, str], methods: Sequence[str]) -> dict[str, A
         owners = [(method, types[key]) for method, types in hints if key in types]
         if not owners:
             known = sorted({name for _, types in hints for name in types})
-            raise UserError(f"--set {key}: no such setting of {', '.join(methods)}. There are: {', '.join(known)}.")
+            raise UserError(f"--set {key}: no such setting of {', '.join(methods)}. Settings: {', '.join(known)}.")
         found[key] = parse_value(key, text, owners[0][1])
         for method, _ in owners:
             check_name(method, {key: found[key]}, "--set {}={}")
@@ -210,8 +210,8 @@ def parse_value(key: str, text: str, kind: Any) -> Any:
         answers = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
         if text.lower() in answers:
             return answers[text.lower()]
-        raise UserError(f"--set {key}={text}: true or false is meant here.")
+        raise UserError(f"--set {key}={text}: must be true or false.")
     try:
         return kind(text)
     except (TypeError, ValueError) as error:
-        raise UserError(f"--set {key}={text}: this is not of type {getattr(kind, '__name__', kind)}.") from error
+        raise UserError(f"--set {key}={text}: not of type {getattr(kind, '__name__', kind)}.") from error

@@ -1,7 +1,7 @@
 """Several runs at once on one device, each in a process of its own.
 
-A step of a small network leaves most of a GPU idle; steps of several runs fill it. The processes share the queue as
-workers that were started by hand do: none depends on its neighbours, and what a dead one held is taken over.
+A step of a small network leaves most of a GPU idle; steps of several runs fill it. The processes share the queue like
+workers started by hand: they are independent, and the job of a dead one is taken over.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from proud.bench.plan import Job, Key, Plan
-from proud.bench.results import Results, Row
-from proud.bench.queue import Outcome, Tasks, View, work
+from proud.bench.queue import Outcome, View, work
+from proud.bench.results import ResultRow, Results
+from proud.bench.reuse import Tasks
 from proud.config import Options
 from proud.data.catalog import Catalog
 from proud.errors import UserError
-from proud.training.loop import Progress, Stopped
-from proud.machine import stop_signals
+from proud.machine import Stopped, stop_signals
+from proud.training.loop import Progress
 
 LOOK_SECONDS = 0.5
 
 
 class Reporter:
-    """A worker's view: tells the first process what the others do."""
+    """A worker's view: sends messages to the first process."""
 
     def __init__(self, messages: Queue[tuple[Any, ...]], number: int) -> None:
         self.messages, self.number = messages, number
@@ -38,7 +39,7 @@ class Reporter:
     def stepped(self, job: Job, now: Progress) -> None:
         pass
 
-    def finished(self, job: Job, row: Row) -> None:
+    def finished(self, job: Job, row: ResultRow) -> None:
         self.messages.put(("finished", self.number, job, row))
 
     def failed(self, job: Job, error: UserError) -> None:
@@ -57,7 +58,7 @@ def work_side_by_side(
     view: View,
     deadline: Callable[[], bool],
 ) -> Outcome:
-    """`work` in so many processes; what they did together."""
+    """`work` in so many processes, and their common outcome."""
     context = multiprocessing.get_context("spawn")
     messages: Queue[tuple[Any, ...]] = context.Queue()
     stop = context.Event()
@@ -66,12 +67,12 @@ def work_side_by_side(
         for number in range(processes)
     ]
     together, reason = _Together(view), ""
-    with stop_signals() as asked:
+    with stop_signals() as should_stop:
         try:
             for worker in workers:
                 worker.start()
             while any(worker.is_alive() for worker in workers):
-                reason = reason or ("signal" if asked() else "time" if deadline() else "")
+                reason = reason or ("signal" if should_stop() else "time" if deadline() else "")
                 if reason:
                     stop.set()
                 together.listen(messages, LOOK_SECONDS)
@@ -87,7 +88,7 @@ def work_side_by_side(
 
 
 class _Together:
-    """What all workers have said."""
+    """The messages of all workers."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -118,8 +119,8 @@ class _Together:
             raise self.fatal
         if codes and unfinished and not reason:
             raise UserError(
-                f"{len(codes)} of the processes ended unexpectedly (exit code {codes[0]}); what they said is above. "
-                "The same command goes on."
+                f"{len(codes)} of the processes ended unexpectedly (exit code {codes[0]}); their output is above. "
+                "The same command continues."
             )
         return Outcome(reason, self.failures)
 
@@ -130,7 +131,7 @@ def _work(
     parent = multiprocessing.parent_process()
 
     def over() -> bool:
-        return stop.is_set() or (parent is not None and not parent.is_alive())  # killed: nobody listens any more
+        return stop.is_set() or (parent is not None and not parent.is_alive())  # killed: nobody listens
 
     try:
         work(plan, folder, Tasks(catalog, progress=False), options, Reporter(messages, number), over)

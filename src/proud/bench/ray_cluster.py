@@ -1,14 +1,13 @@
-"""`proud bench … --engine ray`: the queue on a Ray cluster. Ray finds the machines, we keep the books.
+"""`proud bench … --engine ray`: the queue on a Ray cluster. Ray finds the machines, the scheduler keeps the books.
 
-Every job is one Ray task that takes the job's claim, trains (or goes on from the last checkpoint, where all machines
-share the folder --out) and answers with the finished row. The driver alone appends rows to results.jsonl, as they
-come. A worker process or machine that dies is Ray's to notice: the task starts again elsewhere.
+Every job is one Ray task that attempts the job (resuming from the last checkpoint, if all machines share the folder
+--out) and returns the answer. Only the driver appends rows to results.jsonl, as they come. Ray notices a worker process
+or machine that dies, and starts the task again elsewhere.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -18,23 +17,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proud.bench.claims import claim, owner
-from proud.bench.plan import Job, Key, Plan, fingerprint
-from proud.bench.results import Results, Row
-from proud.bench.reuse import Families, Sharer, family, half_done_first
-from proud.bench.queue import Outcome, Tasks, View, is_general, run_job
+from proud.bench.plan import Job, Plan, fingerprint
+from proud.bench.queue import Answer, Deadline, Outcome, Scheduler, View, attempt
+from proud.bench.results import ResultRow
+from proud.bench.reuse import Families, Tasks, WorkReuse, family
 from proud.config import Options
-from proud.data.benchmarks import catalog_for
+from proud.data.benchmarks import open_catalog
 from proud.errors import UserError
 from proud.files import write_json
-from proud.training.loop import Stopped
 from proud.machine import stop_signals
 
 if TYPE_CHECKING:
     from proud.training.loop import Progress
 
 LOOK_SECONDS = 1.0
-STOP_SECONDS = 15.0  # for runs to end at their last checkpoint, before they are ended
+STOP_SECONDS = 15.0  # for runs to end at their last checkpoint, before they are killed
 
 
 @dataclass(frozen=True)
@@ -47,8 +44,8 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where things are, on the driver's machine and, by the same paths, on every other."""
+class SharedPaths:
+    """Paths on the driver's machine and, hopefully, the same on every other."""
 
     here: str
     folder: str
@@ -57,35 +54,33 @@ class Place:
 
     @property
     def mark(self) -> Path:
-        """A file of the driver: who sees it shares the folder."""
+        """A file of the driver: a worker that sees it shares the folder."""
         return Path(self.folder) / "locks" / "driver"
 
 
 def work_on_ray(
     plan: Plan,
-    place: Place,
+    paths: SharedPaths,
     options: Options,
     resources: Resources,
     view: View,
-    deadline: Callable[[], bool] = lambda: False,
+    deadline: Deadline = lambda: False,
 ) -> Outcome:
-    """Like `worker.work`, with the runs elsewhere."""
+    """Like `queue.work`, with the runs elsewhere."""
     with cluster() as ray:
-        engine = _Engine(ray, plan, place, options, resources, view)
-        write_json(place.mark, {"host": socket.gethostname(), "pid": os.getpid()})
-        with stop_signals() as asked, Families(plan, Path(place.folder)) as families:
-            why = engine.run_until(lambda: "signal" if asked() else "time" if deadline() else "", families)
-        engine.stop()
-        if engine.fatal is not None:
-            raise engine.fatal
-        return Outcome(why, engine.failures)
+        driver = Driver(ray, Scheduler(plan, Path(paths.folder), view), paths, options, resources)
+        write_json(paths.mark, {"host": socket.gethostname(), "pid": os.getpid()})
+        with stop_signals() as should_stop, Families(plan, Path(paths.folder)) as families:
+            why = driver.run_until(lambda: "signal" if should_stop() else "time" if deadline() else "", families)
+        driver.stop()
+        return driver.scheduler.outcome(why)
 
 
 @contextmanager
 def cluster() -> Iterator[Any]:
-    """The cluster of RAY_ADDRESS or of `ray start` on this machine, or else a Ray of our own on it."""
+    """The cluster of RAY_ADDRESS or of `ray start` on this machine, or else a new one on it."""
     try:
-        import ray
+        import ray  # noqa: PLC0415
     except ImportError as error:
         raise UserError("--engine ray needs Ray: pip install 'proud[ray]'.") from error
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a run that takes no GPU sees none
@@ -99,12 +94,11 @@ def cluster() -> Iterator[Any]:
         ray.shutdown()
 
 
-class _Engine:
-    def __init__(self, ray: Any, plan: Plan, place: Place, options: Options, resources: Resources, view: View) -> None:
-        self.ray, self.plan, self.place, self.options, self.view = ray, plan, place, options, view
-        self.results = Results(Path(place.folder) / "results.jsonl")
-        self.failures: dict[Key, str] = {}
-        self.fatal: UserError | None = None
+class Driver:
+    def __init__(
+        self, ray: Any, scheduler: Scheduler, paths: SharedPaths, options: Options, resources: Resources
+    ) -> None:
+        self.ray, self.scheduler, self.paths, self.options = ray, scheduler, paths, options
         self.running: dict[Any, Job] = {}
         self.task = ray.remote(
             num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries, retry_exceptions=False
@@ -112,44 +106,34 @@ class _Engine:
 
     def run_until(self, stop: Callable[[], str], families: Families) -> str:
         """All jobs, or as many as end before there is a reason to stop."""
-        while not (why := stop()) and self.fatal is None:
-            done = self.results.done()
-            families.update(done)
-            underway = {job.key for job in self.running.values()}
-            left = [job for job in self.plan.jobs if job.key not in done and job.key not in self.failures]
-            left = half_done_first(left, Path(self.place.folder))
-            for place, job in enumerate(left):
-                if job.key not in underway:
-                    relatives = [
-                        [other for other in some if family(other) == family(job)] for some in (left[:place], left)
-                    ]
-                    self.running[self.task.remote(self.plan, job, *relatives, self.place, self.options)] = job
+        while not (why := stop()) and self.scheduler.fatal is None:
+            self.submit(self.scheduler.left(families))
             if not self.running:
                 return ""
-            self.view.waiting({job.key: "Ray" for job in self.running.values()})
+            self.scheduler.view.waiting({job.key: "Ray" for job in self.running.values()})
             ready, _ = self.ray.wait(list(self.running), timeout=LOOK_SECONDS)
             for reference in ready:
                 self.take(reference)
         return why
 
+    def submit(self, left: list[Job]) -> None:
+        underway = {job.key for job in self.running.values()}
+        for place, job in enumerate(left):
+            if job.key not in underway:
+                relatives = [[other for other in some if family(other) == family(job)] for some in (left[:place], left)]
+                reference = self.task.remote(self.scheduler.plan, job, *relatives, self.paths, self.options)
+                self.running[reference] = job
+
     def take(self, reference: Any) -> None:
         job = self.running.pop(reference)
         try:
-            answer: dict[str, Any] = self.ray.get(reference)
-        except Exception as error:  # Ray gave up: retries are spent, or the program itself is broken there
-            answer = {"error": f"Ray gave up on it: {str(error).strip().splitlines()[0]}"}
-        if "row" in answer:
-            answer |= self.add(answer["row"])
-        if "error" in answer:
-            if is_general(answer["error"], job, self.failures):
-                self.fatal = UserError(answer["error"])
-                return
-            self.failures[job.key] = answer["error"]
-            self.view.failed(job, UserError(answer["error"]))
-        elif "row" in answer:
-            shutil.rmtree(Path(self.place.folder) / "runs" / job.name / "checkpoints", ignore_errors=True)
-            self.view.finished(job, answer["row"])
-        else:  # held by another bench, or by work it shares: it is asked for again, unless its line is there by then
+            answer: Answer = self.ray.get(reference)
+        except Exception as error:  # retries are spent, or the program itself is broken there
+            answer = Answer(error=f"Ray gave up on it: {str(error).strip().splitlines()[0]}")
+        if answer.row is not None:
+            answer = self.add(answer.row)
+        self.scheduler.settle(job, answer)
+        if answer.held_by:  # by another bench, or by work it shares: it is submitted again, unless it is done by then
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
@@ -166,60 +150,46 @@ class _Engine:
 
     def take_finished(self, reference: Any) -> None:
         try:
-            answer = self.ray.get(reference)
+            answer: Answer = self.ray.get(reference)
         except Exception:  # cancelled
             return
-        if "row" in answer:
-            self.add(answer["row"])
+        if answer.row is not None:
+            self.add(answer.row)
 
-    def add(self, row: Row) -> dict[str, str]:
+    def add(self, row: ResultRow) -> Answer:
         """A result that does not belong here is that job's failure; the others go on."""
         try:
-            self.results.add(row)
+            self.scheduler.results.add(row)
         except UserError as error:
-            return {"error": str(error)}
-        return {}
+            return Answer(error=str(error))
+        return Answer(row)
 
 
 # ---- on the cluster
 
 
 def run_remotely(
-    plan: Plan, job: Job, earlier: list[Job], left: list[Job], place: Place, options: Options
-) -> dict[str, Any]:
-    """One of: the finished `row`; the `error` for the user; `held` by another bench or job; `stopped`.
-
-    `earlier` and `left`: the jobs of its family that come before it, and all that are not done.
-    """
-    if Path(place.here).is_dir():
-        os.chdir(place.here)  # relative paths mean what they mean to the driver
-    if not place.mark.is_file():  # what others do cannot be seen here, nor can they see what is done
+    plan: Plan, job: Job, earlier: list[Job], left: list[Job], paths: SharedPaths, options: Options
+) -> Answer:
+    """`earlier` and `left`: the jobs of its family that come before it, and all that are not done."""
+    if Path(paths.here).is_dir():
+        os.chdir(paths.here)  # relative paths mean the same as for the driver
+    if not paths.mark.is_file():  # other workers' files are not visible here, nor ours to them
         earlier, left = [], []
-    folder = Path(place.folder)
-    lock = folder / "locks" / f"{job.name}.lock"
     try:
-        with claim(lock) as ours:
-            if not ours:
-                return {"held": owner(lock)}
-            sharer = Sharer(plan, folder, tasks_of(place.data, place.root, plan.data), options)
-            if sharer.must_wait(job, earlier):
-                return {"held": "another run"}
-            return {"row": run_job(sharer, job, left, options, unwatched)}
+        tasks = tasks_of(paths.data, paths.root, plan.data)
+        return attempt(WorkReuse(plan, Path(paths.folder), tasks, options), job, earlier, left, options, unwatched)
     except UserError as error:
-        return {"error": str(error)}
-    except Stopped:
-        return {"stopped": True}
+        return Answer(error=str(error))
 
 
 @cache
 def tasks_of(data: str, root: str, expected: str) -> Tasks:
     """A worker process decodes every domain once for all its runs."""
-    catalog = catalog_for(data, root or None)
+    catalog = open_catalog(data, root)
     name, _, mark = expected.rpartition(" ")
     if name and fingerprint(catalog) != mark:
-        raise UserError(
-            f"The images in {data} on {socket.gethostname()} are not those of the machine that started this."
-        )
+        raise UserError(f"The images in {data} on {socket.gethostname()} differ from those on the driver's machine.")
     return Tasks(catalog)
 
 

@@ -1,4 +1,4 @@
-"""`results.jsonl`: one line per finished run, with all that a table or a later bench needs. No line comes twice."""
+"""`results.jsonl`: one line per finished run, with all that a table or a later bench needs. No run has two lines."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from proud.bench.plan import Job, Key, Plan
-from proud.config import RunConfig, config_difference, flat
+from proud.config import ReadSpec, RunConfig, config_difference, flag, flat
 from proud.errors import UserError
-from proud.files import json_bytes, make_folder, parse_json, sync_folder, telling_why
-from proud.training.run_folder import completed
+from proud.files import json_bytes, make_folder, parse_json, sync_folder, user_errors
 
 FORMAT = "proud-result-1"
 CELL = ("labeled", "test", "unlabeled", "seed")
 """The settings that differ between the runs of one method in one table."""
 
-Row = dict[str, Any]
+ResultRow = dict[str, Any]
+"""One line of results.jsonl."""
 
 
 class Results:
@@ -31,19 +32,19 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ResultRow]:
         return read_rows(self.path) if self.path.exists() else []
 
     def done(self) -> set[Key]:
         return {key_of(row) for row in self.rows()}
 
-    def add(self, row: Row) -> bool:
-        """Append unless this run is there already; a line torn by a killed process is cut off first."""
-        with telling_why(self.path):
+    def add(self, row: ResultRow) -> bool:
+        """Append unless this run is there already; a partial line of a killed process is removed first."""
+        with user_errors(self.path):
             make_folder(self.path.parent)
             return self._add(row)
 
-    def _add(self, row: Row) -> bool:
+    def _add(self, row: ResultRow) -> bool:
         with self.path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -63,7 +64,7 @@ class Results:
         return True
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[ResultRow]:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -71,7 +72,7 @@ def read_rows(path: Path) -> list[Row]:
     return parse_rows(content[: content.rfind(b"\n") + 1], path)
 
 
-def parse_rows(content: bytes, path: Path) -> list[Row]:
+def parse_rows(content: bytes, path: Path) -> list[ResultRow]:
     rows = []
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip():
@@ -80,48 +81,50 @@ def parse_rows(content: bytes, path: Path) -> list[Row]:
             row = parse_json(line)
             key_of(row)
             check_types(row)
-            json.dumps(row, ensure_ascii=False).encode()  # escapes can make text that no file can hold
+            json.dumps(row, ensure_ascii=False).encode()  # escapes can decode to invalid text
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise UserError(f"{path}, line {number} is not a result of proud bench ({error}).") from error
         if row.get("format") != FORMAT:
-            raise UserError(f"{path}, line {number}: its format is {row.get('format')!r}, not {FORMAT!r}.")
+            raise UserError(f"{path}, line {number}: format {row.get('format')!r}, expected {FORMAT!r}.")
         rows.append(row)
     return rows
 
 
-def check_types(row: Row) -> None:
-    """What the tables rely on; the rest is there to be read by people."""
+def check_types(row: ResultRow) -> None:
+    """What the tables rely on; the rest is for people."""
     words = [row[name] for name in ("bench", "method", "labeled", "test")] + [row.get("note") or ""]
     names = [*row["domains"], *(row.get("unlabeled") or [])]
     if not isinstance(row["domains"], list) or not {row["labeled"], row["test"]} <= set(row["domains"]):
-        raise ValueError("its domains are not ours")
+        raise ValueError("the domains are not valid")
     if not all(isinstance(word, str) for word in [*words, *names]) or type(row["seed"]) is not int:
-        raise ValueError("names or seed of a run are not ours")
+        raise ValueError("names or seed of the run are not valid")
     if not isinstance(row["config"], dict) or not isinstance(row["config"].get("method_config", {}), dict):
-        raise ValueError("its config is not ours")
+        raise ValueError("the config is not valid")
     told = row.get("warnings", [])
     if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
-        raise ValueError("its warnings are not ours")
+        raise ValueError("the warnings are not valid")
     content, counts = row.get("content", {}), row.get("images", {})
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
-        raise ValueError("its content is not ours")
+        raise ValueError("the content is not valid")
     if not isinstance(counts, dict) or not all(type(value) is int for value in counts.values()):
-        raise ValueError("its numbers of images are not ours")
+        raise ValueError("the numbers of images are not valid")
     if not isinstance(row.get("code") or "", str):
-        raise ValueError("its code is not ours")
+        raise ValueError("the code is not valid")
     numbers = [row["test_accuracy"], row["seconds"], row.get("val_accuracy") or 0]
     if not all(type(value) in (int, float) for value in numbers) or not 0 <= numbers[0] <= 1:
-        raise ValueError("its accuracy is not between 0 and 1")
+        raise ValueError("the accuracy is not between 0 and 1")
 
 
-def key_of(row: Row) -> Key:
+def key_of(row: ResultRow) -> Key:
     return Key(str(row["method"]), str(row["labeled"]), str(row["test"]), int(row["seed"]))
 
 
-def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], timings: list[Row]) -> Row:
+def make_row(
+    plan: Plan, job: Job, about: ResultRow, result: ResultRow, records: list[ResultRow], timings: list[ResultRow]
+) -> ResultRow:
     """`about`, `result`, `records`, `timings`: what the run's folder holds."""
     last = [record for record in records[-5:] if record["stage"] == records[-1]["stage"]]
-    found: Row = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
+    found: ResultRow = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
     found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
     found |= {name: result[name] for name in ("test_accuracy", "val_accuracy") if name in result}
     for name in ("test_accuracy", "val_accuracy"):
@@ -139,7 +142,7 @@ def make_row(plan: Plan, job: Job, about: Row, result: Row, records: list[Row], 
 
 
 def command(plan: Plan, job: Job) -> str:
-    """The command that makes this run alone; where the data lies is not part of it."""
+    """The command that makes this run alone, without the place of the data."""
     data = shlex.quote(Path(job.run.data).name)
     line = "proud bench " + (f"{plan.bench} --root ROOT" if job.run.root else data)
     combo = shlex.quote(f"{job.run.labeled}:{job.run.test}")
@@ -147,9 +150,10 @@ def command(plan: Plan, job: Job) -> str:
     line += f" --model {job.run.model}"
     if job.run.weights != RunConfig.weights:
         line += f" --weights {'none' if job.run.weights == 'none' else 'FILE'}"
-    for name in ("size", "square", "val", "precision", "skip_bad"):
-        if getattr(job.run, name) != getattr(RunConfig, name):
-            line += f" --{name.replace('_', '-')}" + ("" if name == "skip_bad" else f" {getattr(job.run, name)}")
+    for name in ("precision", *(field.name for field in fields(ReadSpec))):
+        given = getattr(job.run, name)
+        if given != getattr(RunConfig, name):
+            line += f" {flag(name)}" + ("" if given is True else f" {given}")
     # an equal budget gives each method its own epochs, and a setting may belong to another method of the bench
     said = plan.overrides | {"epochs": job.settings.epochs}
     return line + "".join(f" --set {key}={value}" for key, value in said.items() if hasattr(job.settings, key))
@@ -158,34 +162,33 @@ def command(plan: Plan, job: Job) -> str:
 # ---- images
 
 
-def images_of(task: Row) -> Row:
-    """How many images each domain has, and digests that tell others under the same names apart (runs that began with
-    an earlier version have none)."""
+def images_of(task: ResultRow) -> ResultRow:
+    """How many images each domain has, and digests that distinguish other images under the same names."""
     counts = {name: domain["images"] for name, domain in task["domains"].items()}
-    return {"images": counts, "content": task.get("pictures", {})}
+    return {"images": counts, "content": task["pictures"]}
 
 
-def counts_of(row: Row) -> dict[str, int]:
-    """Of the domains that are not labeled: how many of those are trained on is the seed's affair."""
+def counts_of(row: ResultRow) -> dict[str, int]:
+    """Of the domains that are not labeled: how many of the labeled images are trained on depends on the seed."""
     names = (name for name in row.get("images", {}) if name != row["labeled"])
     return {f"{'test' if name == row['test'] else 'unlabeled'} {name}": row["images"][name] for name in names}
 
 
-def check_same_images(rows: Iterable[Row], advice: str = "Use another --out.") -> None:
-    """All results of a table are of the same images, as far as their lines tell."""
+def check_same_images(rows: Iterable[ResultRow], advice: str = "Use another --out.") -> None:
+    """All results of a table must be of the same images."""
     seen: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for row in rows:
         for before, now in zip(seen, (row.get("content", {}), counts_of(row)), strict=True):
             other = [key for key, value in now.items() if before.setdefault(key, value) != value]
             if other:
-                raise UserError(f"Results are of other images, though of the same name ({', '.join(other)}). {advice}")
+                raise UserError(f"Results are of different images under the same name ({', '.join(other)}). {advice}")
 
 
 # ---- settings
 
 
-def portable(plan: Plan, job: Job) -> Row:
-    """The run's config without paths of this machine: weights are named by their content."""
+def portable(plan: Plan, job: Job) -> ResultRow:
+    """The run's config without paths of this machine: weights are identified by their content."""
     config = flat(job.run, job.settings) | {"data": plan.data}
     config.pop("root")
     if config["weights"] not in ("auto", "none"):
@@ -206,13 +209,16 @@ def weights_name(path: str) -> str:
     return _WEIGHTS[path]
 
 
-def settings_of(config: Row) -> Row:
+def settings_of(config: ResultRow) -> ResultRow:
     """What must be the same in all runs of a method."""
-    return {key: value for key, value in completed(config).items() if key not in CELL and key != "root"}
+    return {key: value for key, value in config.items() if key not in CELL and key != "root"}
 
 
 def check_same_settings(
-    rows: Iterable[Row], wanted: dict[str, Row], where: Path | str, advice: str = "Use the same, or another --out."
+    rows: Iterable[ResultRow],
+    wanted: dict[str, ResultRow],
+    where: Path | str,
+    advice: str = "Use the same, or another --out.",
 ) -> None:
     """`wanted`: method → config. A table does not mix settings, and a cell is never run twice to choose."""
     for row in rows:

@@ -1,10 +1,10 @@
 """Which jobs of a bench would do the same work, and which of them does it.
 
-Jobs of one family differ in the test domain (and in settings that their first stage does not see). What they share is
-decided by keys: of the whole training, where the method sees the labeled domain alone and takes as many steps; and of
-the first stage, where that one does. The first of a family does the work, the others wait for it.
+Jobs of one family differ in the test domain, and in settings that their first stage does not depend on. What they share
+is decided by keys: of the whole training, if the method sees the labeled domain alone and takes as many steps; and of
+the first stage, if that one does. The first of a family does the work, the others wait for it.
 
-OUT/shared/<family>/<key>/   see proud.training.reuse; a family's folder goes when none of its jobs is left
+OUT/shared/<family>/<key>/   see proud.training.reuse; a family's folder is removed when none of its jobs is left
 """
 
 from __future__ import annotations
@@ -16,51 +16,71 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from proud.bench.claims import claim, use
 from proud.bench.plan import Job, Key, Plan
 from proud.bench.results import portable
-from proud.config import Options
+from proud.config import Options, RunConfig
+from proud.data.catalog import Catalog
+from proud.data.reader import MemoryCache
+from proud.data.source import find_task
 from proud.data.types import Task
 from proud.errors import UserError
-from proud.methods import method_class
-from proud.methods.base import Stage
-from proud.training.run_folder import read_run
+from proud.machine import choose_device, default_threads, environment
+from proud.methods import code_of, method_class
+from proud.methods.base import Sizes, Stage
+from proud.model.format import read_run
 from proud.training.loop import LAST_EPOCHS
-from proud.machine import choose_device, code_of, environment, usual_threads
-from proud.training.reuse import Sharing, is_kept
+from proud.training.reuse import Reuse, is_kept
+from proud.training.run import load
 
-if TYPE_CHECKING:
-    from proud.bench.queue import Tasks
-
-LOOKED_AT_BYTES = 1 << 24  # of the labeled images, spread over all of them
+HASHED_BYTES = 1 << 24  # of the labeled images, spread over all of them
 
 
 class Facts(NamedTuple):
-    """What a task says about work that may be shared: numbers of training images, and which the labeled ones are."""
+    """What decides whether tasks share work: numbers of training images, and which the labeled ones are."""
 
-    labeled: int
-    unlabeled: tuple[int, ...]
+    sizes: Sizes
     content: str
+
+
+@dataclass
+class Tasks:
+    """Makes tasks of one catalog; every domain is decoded once."""
+
+    catalog: Catalog
+    progress: bool = False
+    memory: MemoryCache = field(default_factory=dict)
+    known: dict[RunConfig, Facts] = field(default_factory=dict)
+
+    def __call__(self, run: RunConfig) -> Task:
+        source = find_task(run, self.catalog)
+        return load(run, source, progress=self.progress, cache="auto", memory=self.memory)[0]
+
+    def facts(self, run: RunConfig) -> Facts:
+        """The same for all methods."""
+        key = replace(run, method="")
+        if key not in self.known:
+            self.known[key] = facts_of(self(run))
+        return self.known[key]
 
 
 def facts_of(task: Task) -> Facts:
     labeled = task.training.labeled
-    rows = max(1, LOOKED_AT_BYTES // labeled.images[0].numel())
+    rows = max(1, HASHED_BYTES // labeled.images[0].numel())
     some = labeled.images[:: -(-len(labeled) // rows)].contiguous()
     content = hashlib.sha256(repr((labeled.classes, task.report["domains"][labeled.name])).encode())
     content.update(labeled.labels.numpy().tobytes())
     content.update(some.numpy().tobytes())
-    return Facts(len(labeled), tuple(map(len, task.training.unlabeled)), content.hexdigest())
+    return Facts(Sizes(len(labeled), tuple(map(len, task.training.unlabeled))), content.hexdigest())
 
 
 class Keys(NamedTuple):
-    """Equal where the work is; empty where it cannot be shared."""
+    """Equal where the work is the same; empty where it cannot be shared."""
 
     training: str
     pretraining: str
@@ -75,91 +95,72 @@ def same_pretraining(mine: Keys, other: Keys) -> bool:
     return bool(mine.pretraining) and mine.pretraining == other.pretraining and not same_training(mine, other)
 
 
-@dataclass(frozen=True)
-class _Images:
-    sizes: tuple[int, ...]
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        return tuple(accumulate(self.sizes[:-1], initial=0))
-
-    def __len__(self) -> int:
-        return sum(self.sizes)
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    labeled: _Images
-    unlabeled: _Images
-
-
-def planned_stages(job: Job, facts: Facts) -> list[Stage]:
-    """They depend on settings and numbers of images: no network needs to be built for them."""
-    kind = method_class(job.run.method)
-    method: Any = kind.__new__(kind)
-    method.config, method.context = job.settings, _Numbers(_Images((facts.labeled,)), _Images(facts.unlabeled))
-    try:
-        return method.stages()
-    except AttributeError:  # it wants more: it shares nothing
-        return []
-
-
 def keys_of(plan: Plan, job: Job, facts: Facts, surroundings: dict[str, Any]) -> Keys:
-    kind, stages = method_class(job.run.method), planned_stages(job, facts)
+    stages = method_class(job.run.method).stages(job.settings, facts.sizes)
     alone = [set(stage.pools) == {"labeled"} for stage in stages]
     settings = {key: value for key, value in portable(plan, job).items() if key not in ("method", "test", "unlabeled")}
+    code = code_of(job.run.method)
     training = pretraining = ""
-    if stages and all(alone):
-        training = digest("training", code_of(job.run.method), settings, stages, facts.content, surroundings)
-    # what of the first stage counts as a result was measured on one test domain
-    if stages and alone[0] and stages[0].epochs and sum(stage.epochs for stage in stages[1:]) >= LAST_EPOCHS:
+    if all(alone):
+        training = digest("training", code, settings, lengths(stages), facts.content, surroundings)
+    # epochs of the first stage that count as a result were measured on one test domain
+    if alone[0] and stages[0].epochs and sum(stage.epochs for stage in stages[1:]) >= LAST_EPOCHS:
         seen = settings | {"method_config": pretraining_settings(job)}
-        seen_stages = stages if kind.LOOKS_AHEAD else stages[:1]
-        pretraining = digest("pretraining", code_of(job.run.method), seen, seen_stages, facts.content, surroundings)
+        seen_stages = stages if stages[0].sees_ahead else stages[:1]
+        pretraining = digest("pretraining", code, seen, lengths(seen_stages), facts.content, surroundings)
     return Keys(training, pretraining)
 
 
+def lengths(stages: Sequence[Stage]) -> list[Any]:
+    return [[stage.name, stage.epochs, stage.steps, stage.pools] for stage in stages]
+
+
 def pretraining_settings(job: Job) -> dict[str, Any]:
-    # of the class itself: what one that builds upon it uses where, its own file alone can say
-    unseen = {"epochs", *vars(method_class(job.run.method)).get("MAIN_ONLY", ())}
-    return {key: value for key, value in asdict(job.settings).items() if key not in unseen}
+    """The settings that the first stage depends on.
+
+    Of the class itself: a class that inherits its stages may use settings elsewhere, so it shares only with its like.
+    """
+    kind = method_class(job.run.method)
+    declared = kind.stages(job.settings, Sizes(1, (1,)))[0].settings if "stages" in vars(kind) else None
+    every = {key: value for key, value in asdict(job.settings).items() if key != "epochs"}
+    return every if declared is None else {key: value for key, value in every.items() if key in declared}
 
 
 @cache
 def family(job: Job) -> str:
-    """All jobs that may share anything, by what the plan alone says; the keys tell edited code apart."""
+    """All jobs that may share anything, by what the plan alone says; the keys distinguish edited code."""
     kind = method_class(job.run.method)
     return digest(kind.__module__, kind.__qualname__, pretraining_settings(job), job.run.labeled, job.run.seed)
 
 
 def digest(*parts: Any) -> str:
-    text = json.dumps(parts, sort_keys=True, default=asdict)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
-class Sharer:
-    """One worker's view of what is shared."""
+class WorkReuse:
+    """What the jobs of a plan can take from each other, as one worker sees it."""
 
     def __init__(self, plan: Plan, folder: Path, tasks: Tasks, options: Options) -> None:
         self.plan, self.folder, self.tasks = plan, folder, tasks
-        about = environment(choose_device(options.device)) | {"threads": options.threads or usual_threads()}
-        self.about, self.surroundings = about, about | {"fast": options.fast}
+        self.about = environment(choose_device(options.device))
+        self.about |= {"threads": options.threads or default_threads()}
+        self.surroundings = self.about | {"fast": options.fast}
 
     def keys(self, job: Job) -> Keys:
         return keys_of(self.plan, job, self.tasks.facts(job.run), self.surroundings)
 
     def relatives(self, job: Job, jobs: Sequence[Job]) -> list[Keys]:
-        """The keys of the others of its family that begin, or began, as they would here."""
+        """The keys of the others of its family that start, or started, as they would here."""
         found = []
         for other in jobs:
             if other.key != job.key and family(other) == family(job):
-                with suppress(UserError):  # what is wrong with it is told when its turn comes
-                    if self.began_like_this(other):
+                with suppress(UserError):  # its problem is reported when its turn comes
+                    if self.started_here(other):
                         found.append(self.keys(other))
         return found
 
     def must_wait(self, job: Job, earlier: Sequence[Job]) -> bool:
-        """Whether a job before this one, which is not done, is doing what this one needs."""
+        """Whether an earlier, unfinished job is doing what this one needs."""
         if is_half_done(job, self.folder) or not (relatives := self.relatives(job, earlier)):
             return False
         keys, place = self.keys(job), self.folder / "shared" / family(job)
@@ -167,15 +168,15 @@ class Sharer:
             return not is_kept(place / keys.training)
         return any(same_pretraining(keys, other) for other in relatives) and not is_kept(place / keys.pretraining)
 
-    def sharing(self, job: Job, left: Sequence[Job]) -> Sharing | None:
+    def for_job(self, job: Job, left: Sequence[Job]) -> Reuse | None:
         """What this job's run takes from others, and keeps for those that are left."""
         place = self.folder / "shared" / family(job)
         relatives = self.relatives(job, left)
         if not relatives and not place.is_dir():
             return None
         keys = self.keys(job)
-        keeps = self.began_like_this(job)
-        return Sharing(
+        keeps = self.started_here(job)
+        return Reuse(
             place,
             {"method": job.run.method, "test": job.run.test},
             *keys,
@@ -183,8 +184,8 @@ class Sharer:
             keep_pretraining=keeps and any(same_pretraining(keys, other) for other in relatives),
         )
 
-    def began_like_this(self, job: Job) -> bool:
-        """A run that began on another machine, or with other code, is not what the others would do here."""
+    def started_here(self, job: Job) -> bool:
+        """Whether the run, if it has started, did so on such a machine and with this code."""
         path = self.folder / "runs" / job.name
         if not (path / "run.json").is_file():
             return True
@@ -197,12 +198,12 @@ def is_half_done(job: Job, folder: Path) -> bool:
 
 
 def half_done_first(jobs: Iterable[Job], folder: Path) -> list[Job]:
-    """What was begun is the first of its family."""
+    """A half-done job is the first of its family."""
     return sorted(jobs, key=lambda job: not is_half_done(job, folder))
 
 
 class Families:
-    """Those of which jobs are left. Several benches may work in one folder: what one of them needs nobody removes."""
+    """Those with unfinished jobs. Several benches may work in one folder: what any of them needs is not removed."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -218,7 +219,7 @@ class Families:
             os.close(self.used.pop(name))
 
     def update(self, done: set[Key]) -> None:
-        """Hold on to what is needed, and remove what families kept of which no job is left, here or elsewhere."""
+        """Hold on to what is needed, and remove what families kept that have no jobs left, here or elsewhere."""
         needed = {family(job) for job in self.plan.jobs if job.key not in done}
         for name in self.names:
             lock = self.folder / "locks" / f"{name}.shared"
@@ -229,8 +230,8 @@ class Families:
             if name in self.used:
                 os.close(self.used.pop(name))
             if (self.folder / "shared" / name).is_dir():
-                with claim(lock) as ours:
-                    if ours:
+                with claim(lock) as claimed:
+                    if claimed:
                         shutil.rmtree(self.folder / "shared" / name, ignore_errors=True)
         with suppress(OSError):
             (self.folder / "shared").rmdir()

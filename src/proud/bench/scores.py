@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
 from proud.bench.plan import Combo
-from proud.bench.results import Row
+from proud.bench.results import ResultRow
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ Scores = dict[Combo, dict[int, float]]
 """Accuracy in percent by combination and seed."""
 
 
-def scores_of(rows: Iterable[Row], method: str) -> Scores:
+def scores_of(rows: Iterable[ResultRow], method: str) -> Scores:
     """A run's score is its mean over the last five epochs."""
     found: Scores = {}
     for row in rows:

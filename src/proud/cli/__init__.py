@@ -1,0 +1,1 @@
+"""The command `proud`: one file per command, which parses, calls and prints."""

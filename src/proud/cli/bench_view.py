@@ -1,4 +1,4 @@
-"""What a bench shows while it runs: a table of combinations × methods that fills up, or lines where nobody watches."""
+"""Progress of a bench: a live table of combinations × methods, or lines where the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from proud.bench.plan import DEVELOPMENT, Job, Key, Plan
-from proud.bench.results import Row
+from proud.bench.results import ResultRow
 from proud.bench.scores import Summary, scores_of, summarize
 from proud.errors import UserError
 from proud.training.loop import Progress
 
 
 class BenchView:
-    def __init__(self, plan: Plan, rows: Callable[[], list[Row]], console: Console, quiet: bool = False) -> None:
+    def __init__(self, plan: Plan, rows: Callable[[], list[ResultRow]], console: Console, quiet: bool = False) -> None:
         self.plan, self.rows, self.console, self.quiet = plan, rows, console, quiet
         self.shows_table = console.is_terminal and not quiet
         self.methods = list(dict.fromkeys(job.run.method for job in plan.jobs))
@@ -45,7 +45,7 @@ class BenchView:
         if self.shows_table:
             self.live.stop()
 
-    # ---- told by the worker
+    # ---- called by the worker
 
     def started(self, job: Job) -> None:
         self.job, self.now, self.held, self.began = job, None, {}, time.monotonic()
@@ -54,13 +54,13 @@ class BenchView:
     def stepped(self, job: Job, now: Progress) -> None:
         self.now = now
 
-    def finished(self, job: Job, row: Row) -> None:
+    def finished(self, job: Job, row: ResultRow) -> None:
         self.job, self.done = None, self.rows()
         wanted = {planned.key for planned in self.plan.jobs}
         count = sum((row["method"], row["labeled"], row["test"], row["seed"]) in wanted for row in self.done)
         self.say(f"{count}/{len(wanted)}  {title(job)}: {100 * row['test_accuracy']:.1f} % ({row['seconds']:.0f} s)")
         for text in row.get("warnings", []):
-            self.say(f"  LOOK: {text}")
+            self.say(f"  Warning: {text}")
 
     def failed(self, job: Job, error: UserError) -> None:
         self.job = None

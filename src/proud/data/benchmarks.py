@@ -2,55 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proud.data.catalog import Catalog, DomainFiles, scan_csv, scan_folder, some
+from proud.data.catalog import Catalog, DomainFiles, Entry
+from proud.data.csv_table import scan_csv
 from proud.data.embedded import embedded_catalog
-from proud.data.layouts import (
-    BENCHMARKS,
-    Benchmark,
-    find_benchmark,
-    find_split_lists,
-    listed_images,
-    locate,
-    read_domain,
-    read_split_lists,
-)
+from proud.data.folder import scan_folder
 from proud.data.walk import Walk
 from proud.errors import UserError
+from proud.text import nfc, some
 
-HELD_OUT = 0.1
-"""PACS without its lists, and Office-Home: one image in ten is not trained on."""
+DEEPEST = 2  # how far below the given root the domain folders may lie
+HELD_OUT = 0.1  # not trained on in PACS without its lists, and in Office-Home
 
 
-def catalog_for(name_or_path: str | Path, root: Path | str | None = None) -> Catalog:
+@dataclass(frozen=True)
+class Benchmark:
+    """`counts`: domain → (train, val), or (all,) where no split is shipped."""
+
+    name: str
+    counts: dict[str, tuple[int, ...]]
+    classes: int
+    layout: str
+    origin: str
+
+
+BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark(
+            "digits-dg",
+            dict.fromkeys(("mnist", "mnist_m", "svhn", "syn"), (4800, 1200)),
+            10,
+            "ROOT/<domain>/train/<digit>/* and ROOT/<domain>/val/<digit>/*, domains mnist, mnist_m, svhn, syn",
+            "Digits-DG comes from Zhou et al. 2020 (Deep Domain-Adversarial Image Generation for Domain "
+            "Generalisation); the Dassl project lists it.",
+        ),
+        Benchmark(
+            "pacs",
+            {"photo": (1499, 171), "art_painting": (1840, 208), "cartoon": (2107, 237), "sketch": (3531, 398)},
+            7,
+            "ROOT/images/<domain>/<class>/* and ROOT/splits/<domain>_train_kfold.txt, <domain>_crossval_kfold.txt, "
+            "domains photo, art_painting, cartoon, sketch",
+            "PACS comes from Li et al. 2017 (Deeper, Broader and Artier Domain Generalization): images and split lists "
+            "are on its project page; the Dassl and DomainBed projects list it too.",
+        ),
+        Benchmark(
+            "office-home",
+            {"art": (2427,), "clipart": (4365,), "product": (4439,), "real_world": (4357,)},
+            65,
+            "ROOT/<domain>/<class>/*, domains Art, Clipart, Product, Real World (any usual spelling)",
+            "Office-Home comes from Venkateswara et al. 2017 (Deep Hashing Network for Unsupervised Domain "
+            "Adaptation): it is on its project page; the Dassl and DomainBed projects list it too.",
+        ),
+    )
+}
+
+
+def plain(name: str) -> str:
+    """Lower-case letters and digits: `Real World`, `Real_World`, `RealWorld` are one name; mnist and mnist_m two."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def find_benchmark(name: str) -> Benchmark | None:
+    return next((benchmark for benchmark in BENCHMARKS.values() if plain(benchmark.name) == plain(name)), None)
+
+
+def named(name: str) -> Benchmark:
+    benchmark = find_benchmark(name)
+    if benchmark is None:
+        raise UserError(f"There is no benchmark {name!r}. Known: {', '.join(BENCHMARKS)}")
+    return benchmark
+
+
+def open_catalog(name_or_path: str | Path, root: Path | str = "") -> Catalog:
     """`embedded`, a benchmark's name (with `root`), a folder of domains, or a CSV file."""
     name = str(name_or_path)
     if name == "embedded":
         return embedded_catalog()
     benchmark = find_benchmark(name)
-    if benchmark and root is not None:
+    if benchmark and root:
         return benchmark_catalog(benchmark.name, root)
     path = Path(name_or_path)
     if benchmark and not path.is_dir():
         raise UserError(f"Where is {benchmark.name}? Name its folder: --root DIR. Layout: {benchmark.layout}")
     if benchmark and len(locate(benchmark, Walk(path))) == len(benchmark.counts):
         return benchmark_catalog(benchmark.name, path)
-    if root is not None:
+    if root:
         raise UserError(f"There is no benchmark {name!r}. Those with a root are: {', '.join(BENCHMARKS)}")
     if path.suffix.lower() == ".csv" and not path.is_dir():
         return scan_csv(path)
     if path.is_file():
         raise UserError(f"{path} is neither a folder of domains nor a .csv file")
     if not path.exists():
-        raise UserError(f"There is no folder or CSV file {name!r}. Built in is only: embedded")
+        raise UserError(f"There is no folder or CSV file {name!r}. The only built-in data set is `embedded`.")
     return scan_folder(path)
 
 
 def benchmark_catalog(name: str, root: Path | str) -> Catalog:
     """All domains of a benchmark under their canonical names; a missing one is an error."""
-    benchmark, top = _named(name), Path(root)
+    benchmark, top = named(name), Path(root)
     walk = Walk(top)
     folders = locate(benchmark, walk)
     missing = [domain for domain in benchmark.counts if domain not in folders]
@@ -79,99 +132,94 @@ def benchmark_catalog(name: str, root: Path | str) -> Catalog:
     return Catalog(benchmark.name, top, domains, held_out=HELD_OUT if unsplit else None, benchmark=True)
 
 
-@dataclass(frozen=True)
-class CheckRow:
-    """`domain` also names the part, as in `photo train`. `status` is "ok" or says what is wrong."""
-
-    domain: str
-    found: int
-    expected: int
-    status: str
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    rows: list[CheckRow]
-    advice: str
-
-    @property
-    def ok(self) -> bool:
-        return all(row.status == "ok" for row in self.rows)
+def locate(benchmark: Benchmark, walk: Walk) -> dict[str, Path]:
+    """Domain → folder, from the first folder at or below the root that holds the most of them; perhaps none."""
+    best: dict[str, Path] = {}
+    level = [walk.root] if walk.root.is_dir() else []
+    for _ in range(DEEPEST + 1):
+        below = {folder: walk.folders(folder) for folder in level}
+        for folders in below.values():
+            named = {plain(folder.name): folder for folder in reversed(folders)}
+            found = {domain: named[plain(domain)] for domain in benchmark.counts if plain(domain) in named}
+            if len(found) > len(best):
+                best = found
+        if len(best) == len(benchmark.counts):
+            break
+        level = [folder for folders in below.values() for folder in folders]
+    return best
 
 
-def check(name: str, root: Path | str) -> CheckResult:
-    """Count a benchmark's images against the canonical numbers; say what is missing and where it comes from."""
-    benchmark, top = _named(name), Path(root)
-    if not top.is_dir():
-        raise UserError(f"There is no folder {top}")
-    walk = Walk(top)
-    folders = locate(benchmark, walk)
-    rows: list[CheckRow] = []
-    lists = find_split_lists(folders, walk) if benchmark.name == "pacs" and folders else {}
-    for domain, counts in benchmark.counts.items():
-        if domain not in folders:
-            rows.append(CheckRow(domain, 0, sum(counts), "missing"))
-            continue
-        files = read_domain(domain, folders[domain], walk)
-        rows.append(_total_row(benchmark, domain, files, top))
-        if len(counts) == 2:
-            listed = {split: listed_images(domain, folders[domain], at) for split, at in lists.get(domain, {}).items()}
-            rows += _split_rows(domain, files, listed, counts)
-    return CheckResult(rows, _advice(benchmark, top, rows))
-
-
-def _total_row(benchmark: Benchmark, domain: str, files: DomainFiles, root: Path) -> CheckRow:
-    expected = sum(benchmark.counts[domain])
-    classes = {entry.label for entry in files.entries if entry.label is not None}
-    empty = sum((root / entry.location).stat().st_size == 0 for entry in files.entries)
-    if empty:
-        status = f"{empty} empty files"
-    elif len(classes) != benchmark.classes:
-        status = f"{len(classes)} classes instead of {benchmark.classes}"
+def read_domain(name: str, folder: Path, walk: Walk) -> DomainFiles:
+    """`<class>/*`, or `train/<class>/*` and `val/<class>/*`."""
+    folders = walk.folders(folder)
+    splits = [sub for sub in folders if sub.name in ("train", "val")]
+    if len(splits) == len(folders) and splits:
+        entries = [entry for sub in splits for entry in _entries(walk, sub, sub.name)]
     else:
-        status = _status(len(files.entries), expected)
-    return CheckRow(domain, len(files.entries), expected, status)
+        entries = _entries(walk, folder, None)
+    return DomainFiles(name, tuple(sorted(entries, key=lambda entry: entry.location)))
 
 
-def _split_rows(
-    domain: str, files: DomainFiles, listed: dict[str, list[Path]], counts: tuple[int, ...]
-) -> list[CheckRow]:
-    rows = []
-    for split, expected in zip(("train", "val"), counts, strict=True):
-        named = len(listed[split]) if listed else sum(entry.split == split for entry in files.entries)
-        there = sum(image.is_file() for image in listed[split]) if listed else named
-        status = _status(named, expected) if there == named else f"{named - there} that the list names are not there"
-        rows.append(CheckRow(f"{domain} {split}", there, expected, status))
-    if all(row.status == "missing" for row in rows):
-        return [CheckRow(f"{domain} split", 0, sum(counts), "missing")]
-    return rows
+def _entries(walk: Walk, folder: Path, split: str | None) -> list[Entry]:
+    found = []
+    for path in walk.images(folder):
+        inner = path.relative_to(folder).parts
+        label = nfc(inner[0]) if len(inner) > 1 else None
+        found.append(Entry(path.relative_to(walk.root).as_posix(), label, split))
+    return found
 
 
-def _status(found: int, expected: int) -> str:
-    if found == expected:
-        return "ok"
-    if found == 0:
-        return "missing"
-    return f"{expected - found} too few" if found < expected else f"{found - expected} too many"
+def find_split_lists(domains: dict[str, Path], walk: Walk) -> dict[str, dict[str, Path]]:
+    """PACS: domain → {"train": list, "val": list}, for those domains that have both."""
+    found: dict[str, dict[str, Path]] = {}
+    for domain in domains:
+        for folder in _list_folders(domains, walk):
+            lists = {
+                "train": folder / f"{domain}_train_kfold.txt",
+                "val": folder / f"{domain}_crossval_kfold.txt",
+            }
+            if all(path.is_file() for path in lists.values()):
+                found[domain] = lists
+                break
+    return found
 
 
-def _advice(benchmark: Benchmark, root: Path, rows: list[CheckRow]) -> str:
-    wrong = [f"{row.domain}: {row.status}" for row in rows if row.status != "ok"]
-    if not wrong:
-        return f"{benchmark.name} in {root} is complete."
-    lines = [f"{benchmark.name} in {root} differs from the canonical set. {'; '.join(wrong)}."]
-    unsplit = [row.domain.removesuffix(" split") for row in rows if row.domain.endswith(" split")]
-    if benchmark.name == "pacs" and len(unsplit) == len(benchmark.counts):
-        lines.append("Without the official split lists one image in ten is held out by a rule of our own.")
-    elif unsplit:
-        lines.append(
-            f"Training needs a split of all domains or, for PACS, of none; there is none of {', '.join(unsplit)}."
+def _list_folders(domains: dict[str, Path], walk: Walk) -> Iterator[Path]:
+    images = next(iter(domains.values())).parent
+    yield images
+    if images != walk.root:
+        yield from (images.parent, *walk.folders(images.parent))
+    yield from walk.folders(walk.root)
+
+
+def read_split_lists(name: str, folder: Path, lists: dict[str, Path], root: Path) -> DomainFiles:
+    """The images that the lists name, with their split."""
+    listed = {split: listed_images(name, folder, path) for split, path in lists.items()}
+    entries, missing = [], []
+    for split, images in listed.items():
+        for image in images:
+            entries.append(Entry(image.relative_to(root).as_posix(), nfc(image.parent.name), split))
+            if not image.is_file():
+                missing.append(image.relative_to(folder.parent).as_posix())
+    if missing:
+        raise UserError(
+            f"{len(missing)} images that the split lists of {name!r} name are not in {folder.parent}: {some(missing)}. "
+            f"See: proud data check pacs --root {root}"
         )
-    return "\n".join([*lines, f"Expected layout: {benchmark.layout}.", benchmark.origin])
+    return DomainFiles(name, tuple(sorted(entries, key=lambda entry: entry.location)))
 
 
-def _named(name: str) -> Benchmark:
-    benchmark = find_benchmark(name)
-    if benchmark is None:
-        raise UserError(f"There is no benchmark {name!r}. Known: {', '.join(BENCHMARKS)}")
-    return benchmark
+def listed_images(name: str, folder: Path, path: Path) -> list[Path]:
+    """Where the images of a list belong. Lines are like `photo/dog/056_0001.jpg 1`.
+
+    The class is the folder's name: the number behind it counts the same classes from 1.
+    """
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.strip():
+            continue
+        listed = Path(line.rsplit(maxsplit=1)[0])
+        if len(listed.parts) != 3 or ".." in listed.parts:
+            raise UserError(f"{path}: expected lines like '{name}/dog/picture.jpg 1', found {line!r}")
+        found.append(folder / listed.parts[1] / listed.parts[2])
+    return found

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proud.config import Square
-from proud.data.cache_build import ROWS_PER_PIECE, Build, Files, locations, read_description, root_of
+from proud.data.cache_build import ROWS_PER_PIECE, Build, CachedFiles, locations, read_description, root_of
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.file_states import Asked
+from proud.data.decode import PixelFormat
+from proud.data.file_states import PendingStates
 from proud.errors import UserError
 
 AUTOMATIC_BYTES = 3 << 30  # of pixels; below, memory holds them
@@ -68,28 +68,27 @@ def cache_folder(wanted: str, pixel_bytes: int) -> Path | None:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proud" / "images"
 
 
-def ask(catalog: Catalog, domains: Iterable[DomainFiles]) -> Asked:
-    """Begin to ask for the states of all files that will be mapped."""
-    groups = {domain.name: locations(domain) for domain in domains if domain.pixels is None}
-    return Asked(root_of(catalog), groups)
+def request_states(catalog: Catalog, domains: Iterable[DomainFiles]) -> PendingStates:
+    """Start looking up the states of all files that will be mapped."""
+    groups = {domain.name: locations(domain) for domain in domains}
+    return PendingStates(root_of(catalog), groups)
 
 
 def map_domain(
     catalog: Catalog,
     domain: DomainFiles,
-    side: int,
+    pixels: PixelFormat,
     folder: Path,
     progress: bool = False,
-    asked: Asked | None = None,
-    square: Square = "middle",
+    states: PendingStates | None = None,
 ) -> MappedDomain:
     """Open the domain's cache, after building or repairing it if need be. One process builds, others wait for it."""
-    files = Files(catalog, domain, asked)
-    home = folder / files.key(side, square)
+    files = CachedFiles(catalog, domain, states)
+    home = folder / files.key(pixels)
     with _writing(home):
         home.mkdir(parents=True, exist_ok=True)
         with _held(home / "lock"):
-            build = Build(home, files, side, square, progress)
+            build = Build(home, files, pixels, progress)
             done = build.intact()
             if done is None:
                 done = build.run()
@@ -102,7 +101,9 @@ def map_domain(
             break
         contents[row] = ""  # unreadable ones come first
     bad = {int(row): str(reason) for row, reason in done["bad"].items()}
-    return MappedDomain(order.tolist(), contents, _mapped(home / "images.u8", (len(order), 3, side, side)), bad, home)
+    return MappedDomain(
+        order.tolist(), contents, _mapped(home / "images.u8", (len(order), 3, pixels.side, pixels.side)), bad, home
+    )
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> Tensor:

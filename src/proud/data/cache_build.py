@@ -7,18 +7,18 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import PIL
 
-from proud.config import Square
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.file_states import Asked, state, states
-from proud.data.decode import BadImage, content_hash, decode, in_threads, with_bar
+from proud.data.decode import BadImage, PixelFormat, content_hash, decode, in_threads, with_bar
+from proud.data.file_states import PendingStates, state, states
 
-VERSION = 2
+VERSION = 3
 ROWS_PER_PIECE = 4096
 NAMES = ("hashes", "order", "images")
 
@@ -31,13 +31,13 @@ def locations(domain: DomainFiles) -> list[str]:
     return [entry[0] for entry in domain.entries]
 
 
-class Files:
+class CachedFiles:
     """The domain's files as they are now."""
 
-    def __init__(self, catalog: Catalog, domain: DomainFiles, asked: Asked | None = None) -> None:
+    def __init__(self, catalog: Catalog, domain: DomainFiles, pending: PendingStates | None = None) -> None:
         self.name, self.entries = domain.name, domain.entries
         self.root = root_of(catalog)
-        self.states = asked.states(self.name) if asked else states(self.root, locations(domain))
+        self.states = pending.states(self.name) if pending else states(self.root, locations(domain))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -45,10 +45,9 @@ class Files:
     def source(self, place: int) -> Path:
         return Path(self.root, self.entries[place].location)
 
-    def key(self, side: int, square: Square) -> str:
+    def key(self, pixels: PixelFormat) -> str:
         """Of everything that decides what is in the cache; another Pillow may decode a little differently."""
-        about = [VERSION, side, PIL.__version__, os.path.realpath(self.root), self.name]
-        about += [] if square == "middle" else [square]  # caches of earlier versions stay of use
+        about = [VERSION, asdict(pixels), PIL.__version__, os.path.realpath(self.root), self.name]
         digest = hashlib.sha256(json.dumps(about).encode())
         for which in range(3):  # locations, labels, splits
             texts = [entry[which] or "" for entry in self.entries]
@@ -58,12 +57,11 @@ class Files:
 
 
 class Build:
-    def __init__(self, home: Path, files: Files, side: int, square: Square, progress: bool) -> None:
-        self.home, self.files, self.side, self.square, self.progress = home, files, side, square, progress
+    def __init__(self, home: Path, files: CachedFiles, pixels: PixelFormat, progress: bool) -> None:
+        self.home, self.files, self.pixels, self.progress = home, files, pixels, progress
         self.count = len(files)
-        self.row_bytes = {"hashes": 32, "images": 3 * side * side}
-        self.identity = {"root": os.path.realpath(files.root), "domain": files.name, "side": side}
-        self.identity |= {} if square == "middle" else {"square": square}
+        self.row_bytes = {"hashes": 32, "images": 3 * pixels.side**2}
+        self.identity = {"root": os.path.realpath(files.root), "domain": files.name, **asdict(pixels)}
 
     # ---- is it there?
 
@@ -197,7 +195,7 @@ class Build:
 
     def _decode_row(self, place: int, out: np.ndarray) -> str:
         try:
-            out[:] = decode(self.files.source(place), self.side, self.square).flatten().numpy()
+            out[:] = decode(self.files.source(place), self.pixels).flatten().numpy()
         except BadImage as error:
             return str(error)
         return ""

@@ -1,4 +1,4 @@
-"""From image files to one uint8 tensor: every image is decoded once, to the same square size."""
+"""From image files to one uint8 tensor: every image is decoded once, to the same square format."""
 
 from __future__ import annotations
 
@@ -10,27 +10,38 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor
 
 from proud.config import Square
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
-from proud.plain_files import open_plain
+from proud.files import open_plain
 
 Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
 
 MAX_PIXELS = 100_000_000
 ROWS_PER_JOB = 32
-BARS = (128, 128, 128)  # grey
+GREY = (128, 128, 128)
 SECONDS_BEFORE_BAR = 1.0
 NAMED_BAD_FILES = 10
+
+
+@dataclass(frozen=True)
+class PixelFormat:
+    """How images are stored: uint8 [3, side, side], and how non-square images become square."""
+
+    side: int
+    square: Square = "middle"
 
 
 class BadImage(Exception):
@@ -43,7 +54,7 @@ class BadFile(NamedTuple):
 
 
 def stored_side(size: int) -> int:
-    """The side at which images are kept, 1/8 larger than the network's: training crops from it at random."""
+    """The side at which images are stored, 1/8 larger than the network's input: training takes random crops."""
     return round(size * 1.125)
 
 
@@ -55,7 +66,7 @@ def content_hash(source: Source) -> str:
 
 
 def hash_all(sources: Sequence[Source], *, progress: bool = False, description: str = "Reading") -> list[str]:
-    """The content hash of every source; an unreadable file hashes to the empty string, and decoding names it."""
+    """The content hash of every source; empty for an unreadable file, which decoding reports."""
     hashes = [""] * len(sources)
 
     def hash_row(row: int) -> None:
@@ -68,61 +79,54 @@ def hash_all(sources: Sequence[Source], *, progress: bool = False, description: 
     return hashes
 
 
-def decode(source: Source, side: int, square: Square = "middle") -> Tensor:
-    """One image as uint8 [3, side, side], upright; `square` as in `in_square`."""
-    return torch.from_numpy(_decode_pixels(source, side, square).transpose(2, 0, 1).copy())
+def decode(source: Source, pixels: PixelFormat) -> Tensor:
+    """One image as uint8 [3, side, side], upright."""
+    return torch.from_numpy(_decode_pixels(source, pixels).transpose(2, 0, 1).copy())
 
 
 def decode_all(
     sources: Sequence[Source],
-    side: int,
+    pixels: PixelFormat,
     *,
-    square: Square = "middle",
     skip_bad: bool = False,
     progress: bool = False,
     description: str = "Decoding",
     names: Sequence[str] | None = None,
 ) -> tuple[Tensor, list[int], list[BadFile]]:
-    """Decode into one tensor [K,3,side,side]; also the K source rows that are in it, and the bad files.
+    """Decode into one tensor [K,3,side,side]; also returns its K source rows, and the bad files.
 
-    Without `skip_bad` a bad file is an error. `names` says what to call each source in it.
+    Without `skip_bad` a bad file is an error. `names`: what to call each source in it.
     """
-    images = torch.empty((len(sources), 3, side, side), dtype=torch.uint8)
+    images = torch.empty((len(sources), 3, pixels.side, pixels.side), dtype=torch.uint8)
     target = images.numpy()
     reasons: dict[int, str] = {}
 
     def decode_row(row: int) -> None:
         try:
-            target[row] = _decode_pixels(sources[row], side, square).transpose(2, 0, 1)
+            target[row] = _decode_pixels(sources[row], pixels).transpose(2, 0, 1)
         except BadImage as error:
             reasons[row] = str(error)
 
-    Image.init()  # PIL's own first-use setup is not made for several threads
+    Image.init()  # Pillow's lazy set-up is not thread-safe
     in_threads(decode_row, len(sources), progress, description)
     bad = [BadFile(names[row] if names else _name_of(sources[row], row), reasons[row]) for row in sorted(reasons)]
     if bad and not skip_bad:
         raise bad_files_error(bad)
     kept = [row for row in range(len(sources)) if row not in reasons]
     if bad:
-        for place, row in enumerate(kept):  # close the gaps in place: the tensor may be most of the memory
+        for place, row in enumerate(kept):  # in place: the tensor may be most of the memory
             target[place] = target[row]
     return images[: len(kept)], kept, bad
 
 
-def evenly(count: int, most: int) -> Tensor:
-    """`most` of `count` rows, spread over all of them; or all rows."""
-    some = min(count, most)
-    return torch.arange(some) * count // max(some, 1)
-
-
 def bad_files_error(bad: Sequence[BadFile], remedy: str = "--skip-bad") -> UserError:
     images = "1 image" if len(bad) == 1 else f"{len(bad)} images"
-    advice = f"Repair or remove them, or go on without them: {remedy}"
+    advice = f"Repair or remove them, or skip them: {remedy}"
     return UserError("\n".join([f"{images} cannot be used:", first_bad_files(bad), advice]))
 
 
 def first_bad_files(bad: Sequence[BadFile]) -> str:
-    """Each on a line of its own, with what is wrong; of many, how many more there are."""
+    """One per line with the reason, and how many more there are."""
     lines = [f"  {file.path}: {file.reason}" for file in bad[:NAMED_BAD_FILES]]
     if len(bad) > NAMED_BAD_FILES:
         lines.append(f"  … and {len(bad) - NAMED_BAD_FILES} more")
@@ -139,11 +143,11 @@ def _read(source: Path | bytes) -> bytes:
         raise BadImage(f"cannot be read ({error.strerror or error})") from error
 
 
-def _decode_pixels(source: Source, side: int, square: Square) -> np.ndarray:
+def _decode_pixels(source: Source, pixels: PixelFormat) -> np.ndarray:
     """uint8 [side, side, 3]."""
     if isinstance(source, np.ndarray):
-        pixels = np.ascontiguousarray(np.broadcast_to(source, (*source.shape[:2], 3)))
-        return np.asarray(in_square(Image.fromarray(pixels), side, square))
+        rgb = np.ascontiguousarray(np.broadcast_to(source, (*source.shape[:2], 3)))
+        return np.asarray(in_square(Image.fromarray(rgb), pixels))
     content = _read(source)
     if not content:
         raise BadImage("the file is empty (0 bytes)")
@@ -151,37 +155,37 @@ def _decode_pixels(source: Source, side: int, square: Square) -> np.ndarray:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
-                raise BadImage(f"{width} × {height} pixels are too many (limit {MAX_PIXELS // 1_000_000} million)")
-            image.draft(None, (2 * side, 2 * side))  # JPEG can skip detail; twice the side keeps the quality
-            ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's statement of its depth
-            return np.asarray(in_square(to_rgb(image), side, square))
+                raise BadImage(f"{width} × {height} pixels exceed the limit of {MAX_PIXELS // 1_000_000} million")
+            image.draft(None, (2 * pixels.side, 2 * pixels.side))  # JPEG: decode at reduced size
+            ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's bit depth
+            return np.asarray(in_square(to_rgb(image), pixels))
     except (BadImage, MemoryError):
         raise
     except UnidentifiedImageError as error:
-        raise BadImage("not an image, or of a format that is not supported") from error
+        raise BadImage("not an image, or an unsupported format") from error
     except Image.DecompressionBombError as error:
-        raise BadImage(f"too many pixels (limit {MAX_PIXELS // 1_000_000} million)") from error
-    except Exception as error:  # PIL's decoders answer broken content with errors of every kind
+        raise BadImage(f"the pixels exceed the limit of {MAX_PIXELS // 1_000_000} million") from error
+    except Exception as error:  # Pillow raises errors of every kind on broken content
         raise BadImage(f"broken or truncated ({error})") from error
 
 
 def pixels_of(image: Image.Image) -> np.ndarray:
-    """uint8 [H,W,3] of a picture in memory, as its file would be read."""
+    """uint8 [H,W,3] of a PIL image, as its file would be read."""
     if image.width * image.height > MAX_PIXELS:
-        raise BadImage(f"{image.width} × {image.height} pixels are too many")
+        raise BadImage(f"{image.width} × {image.height} pixels exceed the limit of {MAX_PIXELS // 1_000_000} million")
     tags = getattr(image, "tag_v2", None)
     turned = ImageOps.exif_transpose(image)
-    if tags is not None:  # a copy loses a TIFF's statement of its depth
+    if tags is not None:  # a copy loses a TIFF's bit depth
         turned.tag_v2 = tags  # type: ignore[attr-defined]
     return np.asarray(to_rgb(turned))
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """RGB with 8 bits; transparency over white, deep greys scaled by the range of their bits."""
+    """8-bit RGB; transparency over white, greys of more than 8 bits scaled from their full range."""
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode == "F":
-        raise BadImage("floating-point pixels have no fixed range; save it with 8 or 16 bits")
+        raise BadImage("floating-point pixels have no fixed range; save the image with 8 or 16 bits")
     if image.mode.startswith("I"):
         return Image.fromarray(_deep_grey_to_bytes(image)).convert("RGB")
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
@@ -193,25 +197,25 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 def _deep_grey_to_bytes(image: Image.Image) -> np.ndarray:
     bits = 16
-    tags = getattr(image, "tag_v2", None)  # TIFF alone states other depths
+    tags = getattr(image, "tag_v2", None)  # only TIFF states other depths
     if tags is not None:
         bits = int(tags.get(258, (bits,))[0])
     values = np.asarray(image)
-    if bits > 16:  # PIL holds these as signed numbers
+    if bits > 16:  # Pillow holds these as signed numbers
         signed = tags is not None and tags.get(339, (1,))[0] == 2
         values = values.clip(min=0) if signed else values.view(np.uint32)
         bits = 31 if signed else 32
     return np.rint(values.astype(np.float64) * (255 / (2**bits - 1))).clip(0, 255).astype(np.uint8)
 
 
-def in_square(image: Image.Image, side: int, how: Square) -> Image.Image:
-    """The middle of a picture; or all of it, with grey bars along its longer sides, or out of proportion."""
-    width, height = image.size
-    if how == "stretch":
+def in_square(image: Image.Image, pixels: PixelFormat) -> Image.Image:
+    """Centre crop, or the whole image: padded with grey, or stretched."""
+    (width, height), side = image.size, pixels.side
+    if pixels.square == "stretch":
         return image.resize((side, side), Image.Resampling.BILINEAR)
-    if how == "pad" and width != height:
+    if pixels.square == "pad" and width != height:
         across, down = (max(1, round(side * length / max(width, height))) for length in (width, height))
-        whole = Image.new("RGB", (side, side), BARS)
+        whole = Image.new("RGB", (side, side), GREY)
         whole.paste(image.resize((across, down), Image.Resampling.BILINEAR), ((side - across) // 2, (side - down) // 2))
         return whole
     short = min(width, height)
@@ -227,8 +231,7 @@ def _name_of(source: Source, row: int) -> str:
 
 
 def in_threads(work: Callable[[int], None], count: int, progress: bool = False, description: str = "") -> None:
-    """Call `work` for every row in several threads: PIL, hashing and reading let go of the interpreter's lock."""
-
+    """Call `work` for every row in several threads: decoding, hashing and reading release the interpreter's lock."""
     given_up = threading.Event()
 
     def job(start: int) -> int:
@@ -244,7 +247,7 @@ def in_threads(work: Callable[[int], None], count: int, progress: bool = False, 
             for _ in with_bar(pool.map(job, range(0, count, ROWS_PER_JOB)), count, progress, description):
                 pass
         except BaseException:
-            given_up.set()  # whoever is asked to stop does not wait for the rest
+            given_up.set()  # a stop does not wait for the rest
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -255,13 +258,10 @@ def _workers() -> int:
 
 
 def with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) -> Iterator[int]:
-    """Pass on the steps; once they have taken a second, also show a progress bar on stderr."""
+    """Pass on the steps; after a second, show a progress bar on stderr."""
     if not enabled:
         yield from steps
         return
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress
-
     begin, done = time.monotonic(), 0
     with ExitStack() as open_bar:
         bar: Progress | None = None

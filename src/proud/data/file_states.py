@@ -1,6 +1,6 @@
-"""Sizes and times of change of files. Very many are asked for by helper processes while the caller goes on.
+"""Sizes and modification times of files. For very many files, helper processes look them up in the background.
 
-A million answers take seconds. Threads would not help: the interpreter's lock changes hands at every one.
+A million `stat` calls take seconds, and threads would contend for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for start in range(0, len(paths), 10_000):
 
 
 def state(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """(bytes, time of change in ns) of one file."""
+    """(bytes, modification time in ns) of one file."""
     try:
         found = Path(path).stat()
     except (OSError, ValueError):
@@ -54,15 +54,15 @@ def states(root: str, locations: Sequence[str]) -> np.ndarray:
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-class Asked:
-    """Groups of files below `root` whose states were asked for, by name; they come in the groups' order."""
+class PendingStates:
+    """Groups of files below `root` whose states were requested, by name; answers arrive in the groups' order."""
 
     def __init__(self, root: str, groups: Mapping[str, Sequence[str]]) -> None:
         self.root, self.groups = root, dict(groups)
         self.answers: dict[str, np.ndarray] = {}
         many = sum(map(len, self.groups.values())) >= ENOUGH_FOR_HELPERS
         self.helpers: list[subprocess.Popen[bytes]] = []
-        with suppress(OSError):  # without helpers the caller asks for itself
+        with suppress(OSError):  # without helpers the caller looks itself
             while many and len(self.helpers) < min(MOST_HELPERS, _cores()):
                 self.helpers.append(_helper(root))
         for place, helper in enumerate(self.helpers):
@@ -71,7 +71,7 @@ class Asked:
             with suppress(OSError), helper.stdin as pipe:  # a dead one gives no answers
                 pipe.write(os.fsencode("\0".join(chain.from_iterable(parts))))
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> PendingStates:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proud.data.catalog import Catalog, DomainFiles, nested_classes, refuse_splits, some
+from proud.config import NOTHING, TaskSpec
+from proud.data.catalog import Catalog, DomainFiles
+from proud.data.folder import nested_classes, refuse_splits
 from proud.errors import UserError
-from proud.text import nfc
+from proud.text import nfc, some
 
 
 @dataclass(frozen=True)
@@ -19,20 +21,23 @@ class Roles:
     test: DomainFiles | None
     classes: tuple[str, ...]
 
+    @property
+    def domains(self) -> tuple[DomainFiles, ...]:
+        return (self.labeled, *self.unlabeled, *([self.test] if self.test else []))
 
-def assign_roles(
-    catalog: Catalog, labeled: str, unlabeled: Sequence[str] | None, test: str | None, *, more_unlabeled: bool = False
-) -> Roles:
-    """`unlabeled` None: all the other domains. `more_unlabeled`: further ones come from elsewhere."""
-    labeled, test = as_read(catalog, labeled), None if test is None else as_read(catalog, test)
-    if test is not None and labeled == test:
+
+def assign_roles(catalog: Catalog, spec: TaskSpec) -> Roles:
+    """No named unlabeled domains: all domains that are neither labeled nor test."""
+    labeled = as_read(catalog, spec.labeled)
+    test = None if spec.test == NOTHING else as_read(catalog, spec.test)
+    if labeled == test:
         raise UserError(f"{labeled!r} is both the labeled and the test domain; they must differ. {_there_are(catalog)}")
     source = with_images(catalog, labeled)
     target = None if test is None else with_images(catalog, test)
-    if unlabeled is None:
-        names = [name for name, domain in catalog.domains.items() if name not in (labeled, test) and domain.entries]
+    if spec.unlabeled:
+        names = [as_read(catalog, name) for name in spec.unlabeled]
     else:
-        names = [as_read(catalog, name) for name in unlabeled]
+        names = [name for name, domain in catalog.domains.items() if name not in (labeled, test) and domain.entries]
     for name, role in ((labeled, "labeled"), (test, "test")):
         if name in names:
             raise UserError(f"{name!r} is the {role} domain and cannot be an unlabeled one too")
@@ -40,37 +45,37 @@ def assign_roles(
     if repeated:
         raise UserError(f"Listed twice among the unlabeled domains: {', '.join(repeated)}")
     others = tuple(with_images(catalog, name) for name in names)
-    if not others and not more_unlabeled:
+    if not others:
         hint = _not_followed(_linked(catalog))
         raise UserError(f"No unlabeled domain is left: at least one is needed.{hint} {_there_are(catalog)}")
     classes = _classes(source)
-    catalog.tell(nested_classes(source), "nested classes", labeled)
+    catalog.warn_once(nested_classes(source), "nested classes", labeled)
     if target is not None:
         _check_test_labels(target, source.name, classes)
     return Roles(source, others, target, classes)
 
 
 def sort_classes(labels: set[str]) -> tuple[str, ...]:
-    """Alphabetically; numerically if all are whole numbers."""
+    """Alphabetically; numerically if all are integers."""
     if all(_is_integer(label) for label in labels):
         return tuple(sorted(labels, key=lambda label: (int(label), label)))
     return tuple(sorted(labels))
 
 
 def find_domain(catalog: Catalog, name: str) -> DomainFiles:
-    """The domain of exactly this name, or an error that lists those there are."""
+    """The domain of exactly this name, or an error that lists the domains."""
     name = as_read(catalog, name)
     if name in _linked(catalog):
         raise UserError(
-            f"There is no domain {name!r} in {where(catalog)}: {catalog.notices[name]}. Put the folder itself in its "
-            f"place. {_there_are(catalog)}"
+            f"There is no domain {name!r} in {catalog.where}: {catalog.notices[name]}. Replace the link by the folder "
+            f"itself. {_there_are(catalog)}"
         )
     if name in catalog.domains:
         return catalog.domains[name]
     close = difflib.get_close_matches(name.lower(), [known.lower() for known in catalog.domains], n=1)
     meant = next((known for known in catalog.domains if close and known.lower() == close[0]), None)
     hint = f" Did you mean {meant!r}?" if meant else ""
-    raise UserError(f"There is no domain {name!r} in {where(catalog)}.{hint} {_there_are(catalog)}")
+    raise UserError(f"There is no domain {name!r} in {catalog.where}.{hint} {_there_are(catalog)}")
 
 
 def as_read(catalog: Catalog, name: str) -> str:
@@ -78,15 +83,11 @@ def as_read(catalog: Catalog, name: str) -> str:
     return name if name in catalog.domains else nfc(name)
 
 
-def where(catalog: Catalog) -> str:
-    return catalog.name if catalog.root is None else str(catalog.root)
-
-
 def with_images(catalog: Catalog, name: str) -> DomainFiles:
     domain = find_domain(catalog, name)
     if not domain.entries:
         links = [link for link in catalog.ignored_links if nfc(link).partition("/")[0] == domain.name]
-        raise UserError(f"The domain {name!r} in {where(catalog)} has no images.{_not_followed(links)}")
+        raise UserError(f"The domain {name!r} in {catalog.where} has no images.{_not_followed(links)}")
     return domain
 
 
@@ -109,8 +110,7 @@ def _is_integer(label: str) -> bool:
 
 def _classes(source: DomainFiles) -> tuple[str, ...]:
     refuse_splits(source)
-    without = [entry.location for entry in source.entries if entry.label is None]
-    if without:
+    if without := source.unlabeled_entries:
         raise UserError(
             f"{len(without)} of {len(source.entries)} images of the labeled domain {source.name!r} have no label: "
             f"{some(without)}. Put each into a folder named after its class (or fill the label column)"
@@ -133,8 +133,7 @@ def _classes(source: DomainFiles) -> tuple[str, ...]:
 
 def _check_test_labels(target: DomainFiles, source_name: str, classes: tuple[str, ...]) -> None:
     refuse_splits(target)
-    without = [entry.location for entry in target.entries if entry.label is None]
-    if without:
+    if without := target.unlabeled_entries:
         raise UserError(
             f"{len(without)} of {len(target.entries)} images of the test domain {target.name!r} have no label, so "
             f"accuracy cannot be measured on them: {some(without)}"
@@ -148,9 +147,9 @@ def _check_test_labels(target: DomainFiles, source_name: str, classes: tuple[str
 
 
 def unknown_classes(domain: DomainFiles, source_name: str, classes: tuple[str, ...]) -> str:
-    """A sentence if an unlabeled domain has more classes than the labeled one, else ''.
+    """A warning if an unlabeled domain has more classes than the labeled one.
 
-    If none of its folders is a known class they are no class folders, and may have any names.
+    If none of its folders is a known class they are not class folders, and may have any names.
     """
     images = Counter(entry.label for entry in domain.entries if entry.label is not None)
     unknown = sort_classes(set(images) - set(classes))
@@ -159,6 +158,6 @@ def unknown_classes(domain: DomainFiles, source_name: str, classes: tuple[str, .
     count = sum(images[label] for label in unknown)
     theirs = "Their 1 image is" if count == 1 else f"Their {count} images are"
     return (
-        f"{domain.name} has classes that the labeled domain {source_name} does not know: {some(unknown)}. {theirs} "
-        "learned from like the others, as if of a known class, and not counted in its pseudo-labels' accuracy."
+        f"{domain.name} has classes that are unknown in the labeled domain {source_name}: {some(unknown)}. {theirs} "
+        "trained on as if of a known class, and left out of the accuracy of its pseudo-labels."
     )

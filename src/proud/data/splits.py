@@ -1,19 +1,21 @@
-"""What is held out: by class where labels may be seen, by content where they may not."""
+"""What is held out: stratified by class in the labeled domain, by content hash in unlabeled ones."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from proud.data.copies import Row, copies_of
+from proud.data.checks import ImageRow, copies_of
 
 VALIDATION_STREAM = 0x76616C
-"""Sets the validation draw apart from every other use of the same seed."""
+"""Separates the validation draw from every other use of the same seed."""
 
 
-def split_labeled(rows: list[Row], val: float, seed: int, *, ships_split: bool) -> tuple[list[Row], list[Row]]:
-    """(train, validation). Drawn per class: its share, at least one, but never a class's only image.
+def split_labeled(
+    rows: list[ImageRow], val: float, seed: int, *, ships_split: bool
+) -> tuple[list[ImageRow], list[ImageRow]]:
+    """(train, validation). Stratified: of each class its share, at least one, but never its only image.
 
-    Copies of one image are drawn as one; those that stand under two classes are trained on.
+    Copies of one image stay together; copies under two classes are trained on.
     """
     if ships_split:
         held = [row for row in rows if row.entry.split == "val"]
@@ -41,8 +43,8 @@ def split_labeled(rows: list[Row], val: float, seed: int, *, ships_split: bool) 
     return train, [row for place, row in enumerate(rows) if place in chosen]
 
 
-def split_unlabeled(rows: list[Row], held_out: float | None, *, ships_split: bool) -> list[Row]:
-    """The rows to train on. Without a shipped split, the content's hash decides: no hidden label can shape it."""
+def split_unlabeled(rows: list[ImageRow], held_out: float | None, *, ships_split: bool) -> list[ImageRow]:
+    """The rows to train on. Without a shipped split the content's hash decides, so hidden labels have no influence."""
     if ships_split:
         return [row for row in rows if row.entry.split == "train"]
     if held_out is None:

@@ -1,192 +1,191 @@
-"""From a catalog to a task: who is labeled, who is not, what is held out, and every image decoded."""
+"""From images that are found to a task: every image that a run needs is decoded, checked and described."""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from proud.config import Square
-from proud.data.cache import NEVER, ask, cache_folder
-from proud.data.catalog import Catalog
-from proud.data.copies import Row, also_learned_from, on_both_sides, under_two_classes
-from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
-from proud.data.light import nearly_black
-from proud.data.native import cut_off
-from proud.data.reader import Cache, Reader
-from proud.data.roles import Roles, assign_roles, unknown_classes, where
+from proud.data.cache import NEVER, cache_folder, request_states
+from proud.data.catalog import Catalog, DomainFiles
+from proud.data.checks import ImageRow, also_learned_from, nearly_black, on_both_sides, under_two_classes
+from proud.data.decode import PixelFormat, bad_files_error, stored_side
+from proud.data.labels import add_labels, known_summary
+from proud.data.reader import MemoryCache, Reader
+from proud.data.roles import Roles, unknown_classes
+from proud.data.shapes import cropped_away
+from proud.data.source import TaskSource, without_gc
 from proud.data.splits import split_labeled
-from proud.data.decode import bad_files_error, stored_side
+from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.errors import UserError
 
+SMALLEST_SIDE = 8
 
-def assemble(
-    catalog: Catalog,
-    *,
-    labeled: str,
-    test: str | None,
-    unlabeled: Sequence[str] | None = None,
-    size: int,
-    square: Square = "middle",
-    val: float = 0.1,
-    seed: int,
-    skip_bad: bool = False,
-    progress: bool = False,
-    cache: Cache | None = None,
-    disk: str = NEVER,
+
+def read_task(
+    source: TaskSource, size: int, *, progress: bool = False, memory: MemoryCache | None = None, disk: str = NEVER
 ) -> Task:
-    """Decode everything that one run needs.
+    """Decode everything that one run needs, for a network that sees squares of `size` pixels.
 
-    `unlabeled` None takes all the other domains. `val` is the share of the labeled domain kept for validation (0:
-    none); a split that the data set ships takes its place. With a `cache` every domain is read at most once. `disk`
-    is a folder for decoded images that are mapped rather than held in memory, `auto` (many images only) or `none`.
+    With `memory`, every domain is read at most once. `disk` is a folder for decoded images that are mapped rather
+    than held in memory, `auto` (many images only) or `none`.
     """
-    check_numbers(size, val)
-    roles = assign_roles(catalog, labeled, unlabeled, test)
-    read = {domain.name for domain in (roles.labeled, *roles.unlabeled, roles.test) if domain}
+    spec, catalog, roles = source.spec, source.catalog, source.roles
+    if size < SMALLEST_SIDE:
+        raise UserError(f"--size {size} is too small: images need at least {SMALLEST_SIDE} × {SMALLEST_SIDE} pixels")
+    named = {domain.name for domain in roles.domains}
     for name, text in catalog.notices.items():
-        if unlabeled is None or name in read:
-            catalog.tell(text, "folder", name)
-    everything: dict[str, Any] = {"size": size, "val": val, "seed": seed, "skip_bad": skip_bad, "progress": progress}
-    return build_task(catalog, roles, square=square, **everything, cache=cache, disk=disk)
+        if not spec.unlabeled or name in named:
+            catalog.warn_once(text, "folder", name)
+    with without_gc():
+        reader, parts = _decode(source, size, progress, memory, disk)
+    if reader.bad and not spec.skip_bad:
+        raise bad_files_error(reader.bad)
+    parts.check_survivors()
+    for domain in parts.domains:
+        if text := nearly_black(domain.name, domain.images):
+            warnings.warn(text, stacklevel=2)
+    for files in roles.domains if spec.square == "middle" else ():
+        catalog.warn_once(cropped_away(catalog, files), "cropped", files.name)
+    copies = parts.test_copies(reader)
+    _warn_about_rows(catalog, roles, reader, parts, copies)
+    training = TrainingData(roles.classes, parts.labeled, tuple(domain for domain, _ in parts.hidden))
+    audits = {audit.name: audit for _, audit in parts.hidden}
+    report = _report(source, size, parts, reader) | {"test_images_also_in_training": copies}
+    task = Task(training, EvaluationData(parts.validation, parts.test, audits), size, report)
+    return add_labels(task, source.labels, spec.labels) if source.labels else task
 
 
-def build_task(
-    catalog: Catalog,
-    roles: Roles,
-    *,
-    size: int,
-    square: Square = "middle",
-    val: float,
-    seed: int,
-    skip_bad: bool,
-    progress: bool,
-    cache: Cache | None = None,
-    disk: str = NEVER,
-) -> Task:
-    domains = (roles.labeled, *roles.unlabeled, *([roles.test] if roles.test else []))
-    images = sum(len(domain.entries) for domain in domains if domain.pixels is None)
-    pixel_bytes = images * 3 * stored_side(size) ** 2
-    disk_folder = cache_folder(disk, pixel_bytes)
-    with ask(catalog, domains if disk_folder else ()) as asked:
-        reader = Reader(catalog, stored_side(size), square, progress, cache, disk_folder, asked)
-        labeled = reader.ordered(roles.labeled)
-        train, held = split_labeled(labeled, val, seed, ships_split=roles.labeled.ships_split)
-        training_domain = reader.labeled(roles.labeled, train, roles.classes)
+@dataclass(frozen=True)
+class _Parts:
+    """The decoded domains, and the rows they are made of."""
+
+    rows: dict[str, list[ImageRow]]
+    train: list[ImageRow]
+    held: list[ImageRow]
+    labeled: LabeledDomain
+    validation: LabeledDomain | None
+    hidden: list[tuple[UnlabeledDomain, Audit]]
+    test: LabeledDomain | None
+
+    @property
+    def domains(self) -> list[LabeledDomain | UnlabeledDomain]:
+        return [self.labeled, *([self.test] if self.test else []), *(domain for domain, _ in self.hidden)]
+
+    def check_survivors(self) -> None:
+        """After bad files and held-out shares are gone, is everything still there?"""
+        present = set(self.labeled.labels.tolist())
+        gone = [label for number, label in enumerate(self.labeled.classes) if number not in present]
+        if gone:
+            raise UserError(
+                f"No usable training images for {', '.join(gone)} in the labeled domain {self.labeled.name!r}"
+            )
+        for domain in self.domains:
+            if not len(domain):
+                raise UserError(f"No usable images are left in the domain {domain.name!r}")
+
+    def test_copies(self, reader: Reader) -> int:
+        """How many test images are also trained on."""
+        if self.test is None:
+            return 0
+        trained_on = {row.content for row in reader.readable(self.train)}
+        trained_on.update(content for domain, _ in self.hidden for content in domain.ids)
+        return sum(row.content in trained_on for row in reader.readable(self.rows[self.test.name]))
+
+
+def _decode(
+    source: TaskSource, size: int, progress: bool, memory: MemoryCache | None, disk: str
+) -> tuple[Reader, _Parts]:
+    spec, catalog, roles = source.spec, source.catalog, source.roles
+    files = [domain for domain in roles.domains if not domain.in_memory]
+    pixels = PixelFormat(stored_side(size), spec.square)
+    folder = cache_folder(disk, sum(len(domain.entries) for domain in files) * 3 * pixels.side**2)
+    with request_states(catalog, files if folder else ()) as states:
+        reader = Reader(catalog, pixels, progress, memory, folder, states)
+        rows = {roles.labeled.name: reader.ordered(roles.labeled)}
+        train, held = split_labeled(
+            rows[roles.labeled.name], spec.val, spec.seed, ships_split=roles.labeled.ships_split
+        )
+        labeled = reader.labeled(roles.labeled, train, roles.classes)
         validation = reader.labeled(roles.labeled, held, roles.classes) if held else None
         hidden = [reader.unlabeled(domain, roles.classes) for domain in roles.unlabeled]
-        test_rows = reader.ordered(roles.test) if roles.test else []
-        test = reader.labeled(roles.test, test_rows, roles.classes) if roles.test else None
-    if reader.bad and not skip_bad:
-        raise bad_files_error(reader.bad)
-    _check_survivors(training_domain, hidden, test)
-    read = {domain.name: domain.images for domain in (training_domain, *([test] if test else []))}
-    for name, seen in (read | {domain.name: domain.images for domain, _ in hidden}).items():
-        if text := nearly_black(name, seen):
-            warnings.warn(text, stacklevel=2)
-    every = {roles.labeled.name: labeled} | {domain.name: reader.ordered(domain) for domain in roles.unlabeled}
-    every |= {roles.test.name: test_rows} if roles.test else {}
-    hidden_ids = (domain.ids for domain, _ in hidden if test_rows)
-    trained_on = {row.content for row in reader.readable(train)}.union(*hidden_ids)
-    seen_before = sum(row.content in trained_on for row in reader.readable(test_rows))
-    for files in domains if square == "middle" else ():
-        catalog.tell(cut_off(catalog, files), "cut off", files.name)
-    all_labeled, trained, validated = (reader.readable(rows) for rows in (labeled, train, held))
-    tell_of_rows(catalog, roles, all_labeled, trained, validated, seen_before, 0 if test is None else len(test))
+        test: LabeledDomain | None = None
+        if roles.test is not None:
+            rows[roles.test.name] = reader.ordered(roles.test)
+            test = reader.labeled(roles.test, rows[roles.test.name], roles.classes)
+        rows |= {domain.name: reader.ordered(domain) for domain in roles.unlabeled}
+    return reader, _Parts(rows, train, held, labeled, validation, hidden, test)
+
+
+def _warn_about_rows(catalog: Catalog, roles: Roles, reader: Reader, parts: _Parts, copies: int) -> None:
+    """Copies and unknown classes. Nothing that is trained on depends on it."""
+    name = roles.labeled.name
+    every, train, held = (reader.readable(rows) for rows in (parts.rows[name], parts.train, parts.held))
+    catalog.warn_once(on_both_sides(name, train, held), "on both sides", name)
+    catalog.warn_once(under_two_classes(name, every), "two classes", name)
+    for files in roles.unlabeled:
+        catalog.warn_once(unknown_classes(files, name, roles.classes), "unknown classes", name, files.name)
+    if parts.test is not None:
+        text = also_learned_from(parts.test.name, copies, len(parts.test))
+        catalog.warn_once(text, "also learned from", name, parts.test.name)
+
+
+# ---- the task's description in run.json
+
+
+def _report(source: TaskSource, size: int, parts: _Parts, reader: Reader) -> dict[str, Any]:
+    spec, catalog = source.spec, source.catalog
+    labeled, test, hidden = parts.labeled, parts.test, zip(source.roles.unlabeled, parts.hidden, strict=True)
+    content = {labeled.name: digest(f"{row.content} {row.entry.label}" for row in parts.rows[labeled.name])}
+    content |= {domain.name: digest([*domain.ids, *pixel_hash(files, domain)]) for files, (domain, _) in hidden}
+    if test is not None:
+        content[test.name] = digest(f"{row.content} {row.entry.label}" for row in parts.rows[test.name])
     report = {
-        "data": where(catalog),
+        "data": catalog.where,
         "benchmark": catalog.benchmark,
         "size": size,
-        "square": square,
-        "stored_side": reader.side,
-        "classes": list(roles.classes),
-        "domains": _domain_report(training_domain, validation, hidden, test),
-        "content": {training_domain.name: digest(f"{row.content} {row.entry.label}" for row in labeled)}
-        | {domain.name: digest(domain.ids) for domain, _ in hidden}
-        | ({test.name: digest(f"{row.content} {row.entry.label}" for row in test_rows)} if test else {}),
-        "pictures": {name: digest(row.content for row in rows) for name, rows in every.items()},
+        "square": spec.square,
+        "stored_side": reader.pixels.side,
+        "classes": list(source.roles.classes),
+        "domains": _domains(parts),
+        "content": content,
+        "pictures": {name: digest(row.content for row in rows) for name, rows in parts.rows.items()},
         "skipped": [file._asdict() for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
-        "test_images_also_in_training": seen_before,
     }
-    if reader.disk is not None:
-        report["mapped_from_cache"] = True
-    return Task(
-        training=TrainingData(roles.classes, training_domain, tuple(domain for domain, _ in hidden)),
-        evaluation=EvaluationData(validation, test, {audit.name: audit for _, audit in hidden}),
-        size=size,
-        report=report,
-    )
+    return report | ({"mapped_from_cache": True} if reader.disk is not None else {})
 
 
-def tell_of_rows(
-    catalog: Catalog,
-    roles: Roles,
-    labeled: Sequence[Row],
-    train: Sequence[Row],
-    held: Sequence[Row],
-    also_in_test: int,
-    tested: int,
-) -> None:
-    """Copies and classes that the user should know of. Nothing that is trained on depends on it."""
-    name = roles.labeled.name
-    catalog.tell(on_both_sides(name, train, held), "on both sides", name)
-    catalog.tell(under_two_classes(name, labeled), "two classes", name)
-    for files in roles.unlabeled:
-        catalog.tell(unknown_classes(files, name, roles.classes), "unknown classes", name, files.name)
-    if roles.test is not None:
-        text = also_learned_from(roles.test.name, also_in_test, tested)
-        catalog.tell(text, "also learned from", name, roles.test.name)
-
-
-def check_numbers(size: int, val: float) -> None:
-    if size < 8:
-        raise UserError(f"--size {size} is too small: images need at least 8 × 8 pixels")
-    if not 0 <= val < 1:
-        raise UserError(f"--val {val} must be a share from 0 (no validation) to below 1")
-
-
-def _check_survivors(
-    labeled: LabeledDomain, hidden: Sequence[tuple[UnlabeledDomain, Audit]], test: LabeledDomain | None
-) -> None:
-    """After bad files and held-out shares are gone, is everything still there?"""
-    present = set(labeled.labels.tolist())
-    gone = [label for number, label in enumerate(labeled.classes) if number not in present]
-    if gone:
-        raise UserError(f"No usable training images for {', '.join(gone)} in the labeled domain {labeled.name!r}")
-    for domain in (*(unlabeled for unlabeled, _ in hidden), test):
-        if domain is not None and not len(domain):
-            raise UserError(f"No usable images are left in the domain {domain.name!r}")
-
-
-def digest(parts: Iterable[str]) -> str:
-    """Changes with any image (or label) that is learned from, and with their order."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _domain_report(
-    labeled: LabeledDomain,
-    validation: LabeledDomain | None,
-    hidden: Sequence[tuple[UnlabeledDomain, Audit]],
-    test: LabeledDomain | None,
-) -> dict[str, dict[str, Any]]:
+def _domains(parts: _Parts) -> dict[str, dict[str, Any]]:
     report: dict[str, dict[str, Any]] = {
-        labeled.name: {
+        parts.labeled.name: {
             "role": "labeled",
-            "images": len(labeled),
-            "validation": 0 if validation is None else len(validation),
-            "per_class": _per_class(labeled),
+            "images": len(parts.labeled),
+            "validation": 0 if parts.validation is None else len(parts.validation),
+            "per_class": _per_class(parts.labeled),
         }
     }
-    for domain, audit in hidden:
+    for domain, audit in parts.hidden:
         report[domain.name] = {"role": "unlabeled", "images": len(domain), "audited": audit.known}
-    if test is not None:
-        report[test.name] = {"role": "test", "images": len(test), "per_class": _per_class(test)}
+        report[domain.name] |= known_summary(domain)
+    if parts.test is not None:
+        report[parts.test.name] = {"role": "test", "images": len(parts.test), "per_class": _per_class(parts.test)}
     return report
 
 
 def _per_class(domain: LabeledDomain) -> dict[str, int]:
     counts = Counter(domain.labels.tolist())
     return {label: counts[number] for number, label in enumerate(domain.classes)}
+
+
+def digest(parts: Iterable[str]) -> str:
+    """Changes with any image or label, and with their order."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def pixel_hash(files: DomainFiles, domain: UnlabeledDomain) -> list[str]:
+    """The ids of a domain that was handed over ready need not be hashes of its content."""
+    return [hashlib.sha256(domain.images.contiguous().numpy().data).hexdigest()] if files.ready is not None else []

@@ -1,4 +1,4 @@
-"""Sums over the processes of one run, and one clear error where a process is gone."""
+"""Sums over the processes of one run, and one clear error if a process is lost."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from proud.errors import UserError
 
 
 @contextmanager
-def telling_of_lost_ranks() -> Iterator[None]:
+def lost_rank_errors() -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:  # gloo and NCCL have no kind of their own for this
+    except RuntimeError as error:  # gloo and NCCL have no error type for this
         reason = (str(error).strip().splitlines() or [""])[0]
         raise UserError(
-            f"rank {os.environ.get('RANK', '?')}: another process of this run has ended or does not answer "
-            f"({reason[:120]}). The last checkpoint is intact: go on with the same command and --resume."
+            f"rank {os.environ.get('RANK', '?')}: another process of this run has ended or does not respond "
+            f"({reason[:120]}). The last checkpoint is intact: continue with the same command and --resume."
         ) from error
 
 
-def by_the_network(error: RuntimeError) -> bool:
+def is_network_error(error: RuntimeError) -> bool:
     """Whether an error within a step comes from the processes' connection and not from the step itself."""
     return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
 
@@ -36,7 +36,7 @@ def by_the_network(error: RuntimeError) -> bool:
 def all_reduced(value: Tensor) -> Tensor:
     """The sum over all processes. No gradient."""
     total = value.detach().clone(memory_format=torch.contiguous_format)
-    with telling_of_lost_ranks():
+    with lost_rank_errors():
         dist.all_reduce(total)
     return total
 
@@ -70,9 +70,9 @@ class _Gather(torch.autograd.Function):
 
 
 def gathered(rows: Tensor) -> Tensor:
-    """Everyone's rows, rank after rank. A row's gradient is the sum of what all ranks made of it.
+    """Everyone's rows, rank after rank. A row's gradient is the sum over all ranks.
 
-    As a sum with zeros elsewhere, which is exact, and there for every type and backend.
+    Implemented as a sum with zeros elsewhere: exact, and available for every type and backend.
     """
     return _Gather.apply(rows)
 

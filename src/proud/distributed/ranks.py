@@ -1,8 +1,8 @@
 """One run on many devices: `torchrun --nproc-per-node N -m proud train …`.
 
 Every rank makes the draws of the global batch and takes its part of them; losses are means over equal parts, so the
-mean of the ranks' gradients is the gradient of the global batch. torch's DDP forms it while `backward` still runs: what
-it wraps is a method's `losses`, of which the method knows nothing. The first rank alone writes files.
+mean of the ranks' gradients is the gradient of the global batch. torch's DDP, which wraps a method's `losses`, computes
+it during the backward pass. Only the first rank writes files.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from proud.errors import UserError
+from proud.distributed.collectives import all_reduced, gathered, is_network_error, lost_rank_errors, summed
 from proud.distributed.group import ALONE, Group
-from proud.training.batchnorm import share_batch_norms
-from proud.distributed.collectives import all_reduced, by_the_network, gathered, telling_of_lost_ranks
+from proud.errors import UserError
+from proud.nets.batch_norm import sync_batch_norms
 
 if TYPE_CHECKING:
-    from proud.methods.base import Method, Stage
+    from proud.methods.base import LossFunction, Method, Stage
     from proud.randomness import Draws
 
 TIMEOUT = timedelta(minutes=30)  # for a rank that hangs; one that ends is noticed at once
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
-def by_torchrun() -> bool:
+def under_torchrun() -> bool:
     return all(name in os.environ for name in TORCHRUN)
 
 
 def refuse_torchrun(command: str) -> None:
-    if by_torchrun():
-        raise UserError(f"torchrun is for one run, `proud train`; start `proud {command}` without it.")
+    if under_torchrun():
+        raise UserError(f"torchrun is for `proud train`; start `proud {command}` without it.")
 
 
 @contextmanager
 def join(device: str) -> Iterator[Group]:
     """The group of processes that torchrun started, or this process alone."""
-    if not by_torchrun():
+    if not under_torchrun():
         yield ALONE
         return
     cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if cuda:
         torch.cuda.set_device(_own_gpu(device))
-    with telling_of_lost_ranks():
+    with lost_rank_errors():
         dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
         ranks = Ranks()
     try:
@@ -62,7 +62,7 @@ def join(device: str) -> Iterator[Group]:
 def _own_gpu(device: str) -> int:
     mine, here = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if device not in ("auto", "cuda"):
-        raise UserError(f"--device {device}: under torchrun every process takes a GPU of its own; use --device cuda.")
+        raise UserError(f"--device {device}: under torchrun every process uses its own GPU; use --device cuda.")
     if here > torch.cuda.device_count():
         raise UserError(
             f"{here} processes on this machine need as many GPUs, and it has {torch.cuda.device_count()}: "
@@ -72,26 +72,26 @@ def _own_gpu(device: str) -> int:
 
 
 def check_method(group: Group, name: str, method: type[Method], batch_size: int) -> None:
-    """Before any image is read: can this run be shared?"""
+    """Before any image is read: can several processes train this?"""
     if group.size == 1:
         return
-    if not method.DISTRIBUTED:
+    if not method.distributed:
         raise UserError(f"The method {name} runs in one process only: start it without torchrun.")
     if batch_size % group.size:
         raise UserError(
-            f"--batch-size {batch_size} cannot be shared by {group.size} processes: choose a multiple of {group.size}."
+            f"--batch-size {batch_size} cannot be divided among {group.size} processes: choose a multiple of {group.size}."
         )
 
 
 class Ranks(Group):
-    """The processes that torchrun started. Tensors travel by the device's own means, words by gloo."""
+    """The processes that torchrun started. Tensors use the device's backend, JSON values use gloo."""
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        self.words: Any = None  # torch's name for the group of all, in its own backend
+        self.local_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        self.host_group: Any = None  # torch's name for the default group
         if dist.get_backend() != "gloo":
-            self.words = dist.new_group(backend="gloo", timeout=TIMEOUT)
+            self.host_group = dist.new_group(backend="gloo", timeout=TIMEOUT)
 
     # ---- tensors
 
@@ -101,36 +101,41 @@ class Ranks(Group):
     def mean(self, value: Tensor) -> Tensor:
         return self.sum(value) / self.size
 
-    def gather(self, features: Tensor, blocks: int) -> Tensor:
+    def all_rows(self, features: Tensor, blocks: int) -> Tensor:
         # [rank, block, row] -> [block, rank, row]: the order of the global batch
         return gathered(features).unflatten(0, (self.size, blocks, -1)).transpose(0, 1).flatten(0, 2)
 
-    def place(self, values: Tensor, rows: list[Tensor], count: int) -> Tensor:
+    def merge(self, values: Tensor, rows: list[Tensor], count: int) -> Tensor:
         found = values.new_zeros(count)
         found[torch.cat(rows)] = values
         return self.sum(found)
 
-    def share_of_mean(self, mean: Tensor, weights: Tensor | None) -> Tensor:
-        if weights is None:
-            return mean
+    def weighted_share(self, mean: Tensor, weights: Tensor) -> Tensor:
         mine = weights.sum().to(mean.dtype)
         return mean * (mine * self.size / self.sum(mine).clamp_min(torch.finfo(mean.dtype).tiny))
 
-    def prepare(self, method: Method) -> None:
+    def losses(self, method: Method) -> LossFunction:
         for module in method.modules().values():
-            share_batch_norms(module)
-        if method.DISTRIBUTED:
-            losses, step = Losses(method), method.step
-            # batch norms already see the global batch, so their statistics need not travel
-            buffers = [name for name, _ in losses.named_buffers()]
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, buffers)
-            with telling_of_lost_ranks():
-                # a group of its own: gradients travel while the backward pass makes sums of its own
-                shared = DistributedDataParallel(losses, process_group=dist.new_group(timeout=TIMEOUT))
-            method.losses = shared  # type: ignore[method-assign]
-            method.step = lambda *batch: telling(step, *batch)  # type: ignore[method-assign]
+            sync_batch_norms(module, summed)
+        losses = Losses(method)
+        # batch norms already see the global batch, so their statistics need not be broadcast
+        buffers = [name for name, _ in losses.named_buffers()]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, buffers)
+        with lost_rank_errors():
+            # a group of its own: gradients travel while the backward pass makes sums of its own
+            return DistributedDataParallel(losses, process_group=dist.new_group(timeout=TIMEOUT))
 
-    def share_state(self, method: Method) -> None:
+    @contextmanager
+    def step_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if not is_network_error(error):
+                raise
+            with lost_rank_errors():
+                raise
+
+    def broadcast_state(self, method: Method) -> None:
         state, device = method.state_dict(), method.context.device
         listed = self.from_first(lambda: [[key, str(value.dtype), list(value.shape)] for key, value in state.items()])
         received = {}
@@ -139,21 +144,21 @@ class Ranks(Group):
                 value = state[key].detach().to(device).contiguous()
             else:
                 value = torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device)
-            with telling_of_lost_ranks():
+            with lost_rank_errors():
                 dist.broadcast(value, 0)
             received[key] = value
         if self.rank:
             method.load_state_dict(received)
 
-    # ---- words
+    # ---- JSON values
 
     def device(self, wanted: str) -> str:
         return "cpu" if dist.get_backend() == "gloo" else f"cuda:{torch.cuda.current_device()}"
 
     def any(self, flag: bool) -> bool:
         found = torch.tensor(int(flag))
-        with telling_of_lost_ranks():
-            dist.all_reduce(found, dist.ReduceOp.MAX, group=self.words)
+        with lost_rank_errors():
+            dist.all_reduce(found, dist.ReduceOp.MAX, group=self.host_group)
         return bool(found)
 
     def from_first(self, make: Callable[[], Any]) -> Any:
@@ -166,20 +171,20 @@ class Ranks(Group):
                 problem = error
         text = json.dumps(answer).encode()
         length = torch.tensor(len(text))
-        with telling_of_lost_ranks():
-            dist.broadcast(length, 0, group=self.words)
+        with lost_rank_errors():
+            dist.broadcast(length, 0, group=self.host_group)
             content = torch.frombuffer(bytearray(text), dtype=torch.uint8) if self.rank == 0 else None
             content = torch.empty(int(length), dtype=torch.uint8) if content is None else content
-            dist.broadcast(content, 0, group=self.words)
+            dist.broadcast(content, 0, group=self.host_group)
         if problem is not None:
             raise problem
         answer = json.loads(content.numpy().tobytes())
         if "answer" not in answer:
-            raise SystemExit(2)  # the first rank tells why
+            raise SystemExit(2)  # the first rank reports why
         return answer["answer"]
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def failing_together(self) -> Iterator[None]:
         problem: UserError | None = None
         try:
             yield
@@ -187,17 +192,17 @@ class Ranks(Group):
             problem = error
         failed = torch.zeros(self.size, dtype=torch.int64)
         failed[self.rank] = problem is not None
-        with telling_of_lost_ranks():
-            dist.all_reduce(failed, group=self.words)
+        with lost_rank_errors():
+            dist.all_reduce(failed, group=self.host_group)
         if not failed.any():
             return
         if problem is not None and self.rank == int(failed.argmax()):
             raise UserError(f"rank {self.rank}: {problem}" if self.rank else str(problem)) from problem
-        raise SystemExit(2)  # the lowest rank with a problem tells it
+        raise SystemExit(2)  # the lowest rank with a problem reports it
 
 
 class Losses(nn.Module):
-    """A method's losses as a module of the network they pass through: what DDP can wrap."""
+    """A method's losses as a module that holds the network they pass through: what DDP can wrap."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
@@ -205,14 +210,3 @@ class Losses(nn.Module):
 
     def forward(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         return self.losses(stage, rows, draws)
-
-
-def telling(step: Callable[..., dict[str, Tensor]], *batch: Any) -> dict[str, Tensor]:
-    """A step during which a process may be found to have gone."""
-    try:
-        return step(*batch)
-    except RuntimeError as error:
-        if not by_the_network(error):
-            raise
-        with telling_of_lost_ranks():
-            raise

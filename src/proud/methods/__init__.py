@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
@@ -37,18 +41,17 @@ def method_class(name: str) -> type[Method]:
     if name not in METHODS:
         close = get_close_matches(name, METHODS, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"Unknown method {name!r}.{hint} There are: {', '.join(METHODS)}.")
+        raise UserError(f"Unknown method {name!r}.{hint} Methods: {', '.join(METHODS)}.")
     module, _, attribute = METHODS[name][0].partition(":")
     return getattr(import_module(module), attribute)
 
 
 def check_name(name: str, settings: dict[str, Any], flag: str = "{}={}") -> None:
-    """What a method's name says cannot be unsaid by a setting."""
+    """A setting must not contradict the method's name."""
     for key, fixed in METHODS[name][1].items():
         given = settings.get(key, fixed)
         if given != fixed:
-            said = flag.format(key, given)
-            raise UserError(f"{said}: {name!r} means {key}={fixed}. Leave one of the two out.")
+            raise UserError(f"{flag.format(key, given)}: {name!r} means {key}={fixed}. Leave one of the two out.")
 
 
 def method_config(name: str, **settings: Any) -> MethodConfig:
@@ -56,3 +59,16 @@ def method_config(name: str, **settings: Any) -> MethodConfig:
     config_class = method_class(name).Config
     known = {key: value for key, value in settings.items() if key in config_class.__dataclass_fields__}
     return config_class(**known | METHODS[name][1])
+
+
+@cache
+def code_of(method: str) -> list[str]:
+    """A method's class and the hashes of its files: an edited copy under the same name is another method."""
+    kind = method_class(method)
+    files = [getattr(sys.modules[each.__module__], "__file__", None) for each in kind.__mro__]
+    contents = [hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in dict.fromkeys(files) if file]
+    return [kind.__module__, kind.__qualname__, *contents]
+
+
+def code_version(method: str) -> str:
+    return hashlib.sha256(" ".join(code_of(method)).encode()).hexdigest()[:12]

@@ -1,165 +1,224 @@
-"""What every method has: a config, networks and optimizers of its own, and the few hooks that the loop calls."""
+"""What every method has: settings, stages, draws and losses. The loop feeds, counts, records and saves.
+
+A method implements `Config`, `draws` and `losses`; `stages`, `begin_epoch`, `step` and `network` where it differs from
+the usual; and `describe`, if records and reports have something to show.
+"""
 
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from proud.lazy import ops, torch
+from proud.config import Count, Decay, NotNegative, Positive, WholeNumber
+from proud.lazy import torch
+from proud.methods.views import Views
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor, nn
 
     from proud.methods.context import Context
+    from proud.methods.ema import WeightAverage
     from proud.nets.models import Net
     from proud.ops import PseudoLabels
-    from proud.randomness import Draw, Draws, Randomness
+    from proud.randomness import Randomness
 
-
-VIEW_UNIFORMS = 9  # random numbers per augmented image
+LossFunction = Callable[["Stage", dict[str, "Tensor"], Draws], dict[str, "Tensor"]]
 
 
 @dataclass(frozen=True)
 class MethodConfig:
     """Settings that all methods share. The defaults suit photographs; presets change them per data set."""
 
-    epochs: int = 80
-    """epochs of the main phase; an epoch passes once over the unlabeled images"""
-    pretrain_epochs: int = 30
-    """epochs over the labeled domain alone, before the main phase"""
-    batch_size: int = 128
-    """images drawn per step from each side (labeled, unlabeled)"""
-    lr: float = 0.001
+    epochs: Count = 80
+    """epochs of the main phase; an epoch is one pass over the unlabeled images"""
+    pretrain_epochs: WholeNumber = 30
+    """epochs on the labeled domain alone, before the main phase"""
+    batch_size: Count = 128
+    """images per step from each side (labeled, unlabeled)"""
+    lr: Positive = 0.001
     """learning rate of SGD"""
-    weight_decay: float = 0.01
+    weight_decay: NotNegative = 0.01
     """weight decay of SGD"""
-    momentum: float = 0.9
+    momentum: Decay = 0.9
     """momentum of SGD"""
     schedule: Literal["constant", "cosine"] = "constant"
     """learning rate over the epochs of a stage"""
     flip: bool = True
-    """flip images left to right at random (wrong for digits and text)"""
+    """random horizontal flips (wrong for digits and text)"""
+
+
+class Sizes(NamedTuple):
+    """Numbers of training images: all that stages depend on besides the settings."""
+
+    labeled: int
+    unlabeled: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of training: how long, and over which populations (name -> number of rows) its batches are drawn.
+    """A part of training: how long, and from which populations (name -> number of rows) its batches are drawn.
 
-    A stage that draws from `labeled` alone sees no other images: a bench runs it once for all test domains.
+    A stage that draws from `labeled` alone sees no other images, so a bench runs it once for all test domains. It is
+    also shared by runs that differ in nothing that the stage depends on: `settings` (None: all but `epochs`) and, with
+    `sees_ahead`, the lengths of the stages after it.
     """
 
     name: str
     epochs: int
     steps: int
     pools: dict[str, int]
+    settings: frozenset[str] | None = None
+    sees_ahead: bool = False
 
 
-class Method:
-    """A training algorithm. The loop feeds, counts, records and saves; everything else happens here."""
+@dataclass(frozen=True, eq=False)
+class Prototypes:
+    """A method's prototypes besides those of its pseudo-labels. K classes, d features, T unlabeled domains."""
+
+    merged: Tensor  # [K,d], over all domains
+    labeled: Tensor  # [K,d]
+    present: Tensor  # [K] bool: classes of the labeled domain
+    tau: float  # temperature of the uncertainty
+    batch_statistics: bool = False  # features were computed with each domain's own batch statistics
+    centers: Tensor | None = None  # [1+T,d]: subtracted from unit features, labeled domain first
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """What records and reports show of a method's state; every part is optional."""
+
+    pseudo_labels: dict[str, PseudoLabels] = field(default_factory=dict)
+    """by unlabeled domain"""
+    prototypes: Prototypes | None = None
+    certainty: Callable[[Tensor], Tensor] | None = None
+    """λ_ε of uncertainties [N]"""
+    ratio: Callable[[Tensor, Tensor], Tensor] | None = None
+    """mixing ratios λ of uncertainties [N] and uniform draws [N]"""
+    threshold: float = 1.0
+    """λ*: a pseudo-label with a larger λ_ε counts as certain"""
+    class_priors: Tensor | None = None
+    """[M,K]: plausible class distributions of unlabeled domains, besides the labeled domain's"""
+    warnings: tuple[str, ...] = ()
+    """what a user of such data should know before training"""
+
+
+class Parts:
+    """An object whose networks, buffers and optimizers are part of a checkpoint, nested ones included.
+
+    What must survive a stop is an attribute that is an nn.Module, an optimizer, another `Parts`, or a list of these.
+    Plain tensors are working memory.
+    """
+
+    def parts(self) -> Iterator[tuple[str, nn.Module | torch.optim.Optimizer]]:
+        for name, value in vars(self).items():
+            several = isinstance(value, list)
+            for place, item in enumerate(value if several else [value]):
+                here = f"{name}.{place}" if several else name
+                if isinstance(item, torch.nn.Module | torch.optim.Optimizer):
+                    yield here, item
+                elif isinstance(item, Parts):
+                    for inner, part in item.parts():
+                        yield f"{here}.{inner}", part
+
+
+class Method(Parts):
+    """A training algorithm."""
 
     Config: ClassVar[type[MethodConfig]] = MethodConfig
-    ALSO_COMPILED: ClassVar[tuple[str, ...]] = ()
-    """names of methods of pure tensor work outside `losses`, which the fast loop compiles too"""
 
-    USES_KNOWN: ClassVar[bool] = False
+    uses_known_labels: ClassVar[bool] = False
     """whether labels that the user adds to unlabeled images (`proud train --labels`) have an effect"""
 
-    LOOKS_AHEAD: ClassVar[bool] = False
-    """whether a stage also depends on the lengths of those after it"""
-
-    MAIN_ONLY: ClassVar[tuple[str, ...]] = ()
-    """settings without effect on a first stage over the labeled domain alone"""
-
-    DISTRIBUTED: ClassVar[bool] = False
-    """whether several processes may train one network: everything that mixes images asks `context.group`"""
-
-    own_statistics: bool = False
-    """pseudo-labels and prototypes come from features under a domain's own batch statistics"""
-    centred: bool = False
-    """a domain's mean is taken off unit features before angles are measured"""
+    distributed: ClassVar[bool] = False
+    """whether several processes may train one network: whatever mixes images uses `context.group`"""
 
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context
+        self.views = Views(context, config.batch_size, config.flip)
         self.net: Net = context.build_net("net")
         self.optimizer = self.sgd(self.net)
+        self.average: WeightAverage | None = None
+        self.log_prior: Tensor | None = None
+        """[K], added to logits in every cross-entropy"""
 
-    # ---- the hooks
+    # ---- the contract
 
-    def stages(self) -> list[Stage]:
+    @classmethod
+    def stages(cls, config: Any, sizes: Sizes) -> list[Stage]:
+        return cls.pretrain_and_main(config, sizes, main=("labeled", "unlabeled"))
+
+    def draws(self, stage: Stage) -> dict[str, Draw]:
+        """The random tensors that one step of this stage needs, for the whole batch."""
+        raise NotImplementedError
+
+    def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        """The losses of one step as scalar tensors, `loss` being the total."""
         raise NotImplementedError
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
         """Before the first step of an epoch (`epoch` counts from 0 within the stage)."""
         self.set_learning_rate(stage, epoch)
         self.net.train()
+        if self.average is not None:
+            self.average.begin_epoch(stage, epoch)
 
-    def draws(self, stage: Stage) -> dict[str, Draw]:
-        """The random tensors that one step of this stage needs, for the whole batch."""
-        raise NotImplementedError
-
-    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """One optimizer step; returns its losses as tensors, `loss` being the total."""
-        losses = self.losses(stage, rows, draws)
+    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws, losses: LossFunction) -> dict[str, Tensor]:
+        """One optimizer step. `losses` is the method's own, possibly compiled or synchronised over processes."""
+        found = losses(stage, rows, draws)
         self.optimizer.zero_grad()
-        losses["loss"].backward()
+        found["loss"].backward()
         self.optimizer.step()
-        return {name: value.detach() for name, value in losses.items()}
-
-    def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        raise NotImplementedError
+        if self.average is not None:
+            self.average.update(self.net, stage)
+        return {name: value.detach() for name, value in found.items()}
 
     def network(self) -> Net:
         """The network that is evaluated and saved."""
-        return self.net
+        return self.net if self.average is None else self.average.net
 
-    def pseudo_labels(self) -> dict[str, PseudoLabels]:
-        """Current pseudo-labels per unlabeled domain, where the method makes them."""
-        return {}
+    def describe(self, random: Randomness | None = None) -> Description:
+        """What records and reports show. With `random`, pseudo-labels are computed anew with the current network."""
+        return Description()
 
-    def signals(self, found: PseudoLabels) -> dict[str, Tensor]:
-        """Scalars that the method adds to a domain's record of an epoch."""
-        return {}
+    # ---- stages
 
-    def plausible_mixes(self) -> Tensor:
-        """How often classes may well come up in the unlabeled domains: as in the labeled one, at least. [M,K]."""
-        return ops.class_mix(self.context.labels, self.context.classes)[None]
+    @classmethod
+    def pretrain_and_main(
+        cls,
+        config: MethodConfig,
+        sizes: Sizes,
+        main: tuple[str, ...],
+        pretraining: Iterable[str] | None = None,
+        sees_ahead: bool = False,
+    ) -> list[Stage]:
+        """The usual pair: pretraining on the labeled domain, then a main phase over the unlabeled images.
 
-    def cautions(self) -> list[str]:
-        """What a user of such data should know before hours are spent."""
-        return []
-
-    def merged_prototypes(self) -> Tensor | None:
-        """Prototypes over all domains [K,d], where the method has such."""
-        return None
-
-    def certainty(self, uncertainty: Tensor) -> Tensor | None:
-        """The ratio at which images of such uncertainty are mixed, where the method mixes by it. [N] -> [N]."""
-        return None
-
-    def snapshot(self, random: Randomness) -> dict[str, Tensor]:
-        """What a report shows of this moment: named tensors, a few megabytes at most."""
-        return {}
-
-    def prototypes(self, random: Randomness) -> dict[str, Tensor]:
-        """Prototypes of the trained network, where the method has such; called once, after the last epoch.
-
-        `merged` [K,d], and `site/NAME` [K,d] with `present/NAME` [K] of each domain; `center` and those of each domain
-        [d] are taken off unit features before angles to them are measured; `tau` [1] is the uncertainty's temperature.
+        `main`: the pools from which the main phase draws. `pretraining`: the method's own settings that pretraining
+        depends on; None: all.
         """
-        return {}
+        pools = {"labeled": sizes.labeled, "unlabeled": sum(sizes.unlabeled)}
+        own = None if pretraining is None else frozenset({each.name for each in fields(MethodConfig)} | {*pretraining})
+        steps = {name: steps_for(size, config.batch_size) for name, size in pools.items()}
+        labeled = {"labeled": pools["labeled"]}
+        return [
+            Stage("pretrain", config.pretrain_epochs, steps["labeled"], labeled, own, sees_ahead),
+            Stage("main", config.epochs, steps["unlabeled"], {name: pools[name] for name in main}),
+        ]
+
+    def stage_list(self) -> list[Stage]:
+        return self.stages(self.config, self.context.sizes)
 
     # ---- saving
 
     def modules(self) -> dict[str, nn.Module]:
-        return {"net": self.net}
+        return {name: part for name, part in self.parts() if isinstance(part, torch.nn.Module)}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {"optimizer": self.optimizer}
+        return {name: part for name, part in self.parts() if isinstance(part, torch.optim.Optimizer)}
 
     def state_dict(self) -> dict[str, Tensor]:
         state = {
@@ -167,11 +226,9 @@ class Method:
             for name, module in self.modules().items()
             for key, value in module.state_dict().items()
         }
-        if same := self.modules().keys() & self.optimizers().keys():
-            raise ValueError(f"modules() and optimizers() are saved by name, and share {', '.join(sorted(same))}")
         for name, optimizer in self.optimizers().items():
-            for index, fields in optimizer.state_dict()["state"].items():
-                state |= {f"{name}.{index}.{field}": value for field, value in fields.items() if value is not None}
+            for index, values in optimizer.state_dict()["state"].items():
+                state |= {f"{name}.{index}.{key}": value for key, value in values.items() if value is not None}
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -183,29 +240,26 @@ class Method:
             saved["state"] = {}
             for key in state:
                 if key.startswith(f"{name}."):
-                    index, _, field = key.removeprefix(f"{name}.").partition(".")
-                    saved["state"].setdefault(int(index), {})[field] = state[key]
+                    index, _, entry = key.removeprefix(f"{name}.").partition(".")
+                    saved["state"].setdefault(int(index), {})[entry] = state[key]
             optimizer.load_state_dict(saved)
-            for parameter, fields in optimizer.state.items():  # fused steps want the parameters' memory layout
-                for field, value in fields.items():
+            for parameter, values in optimizer.state.items():  # fused steps want the parameters' memory layout
+                for entry, value in values.items():
                     if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
-                        fields[field] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+                        values[entry] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
-    # ---- tools for the methods
+    # ---- tools
 
-    def steps_for(self, population: int) -> int:
-        return max(1, math.ceil(population / self.config.batch_size))
-
-    def sgd(self, *modules: nn.Module, lr_factor: float = 1.0) -> torch.optim.Optimizer:
+    def sgd(self, *modules: nn.Module, lr: float | None = None) -> torch.optim.Optimizer:
+        config, device = self.config, self.context.device
+        rate, cuda = config.lr if lr is None else lr, device.type == "cuda"
         parameters = [parameter for module in modules for parameter in module.parameters()]
-        cuda = self.context.device.type == "cuda"
-        # on CUDA the learning rate is a tensor, so that a captured graph sees its changes
-        lr = (
-            torch.tensor(self.config.lr * lr_factor, device=self.context.device) if cuda else self.config.lr * lr_factor
-        )
-        config = self.config
         optimizer = torch.optim.SGD(
-            parameters, lr=lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda
+            parameters,
+            lr=torch.tensor(rate, device=device) if cuda else rate,  # a captured graph sees changes of a tensor
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            fused=cuda,
         )
         if config.momentum:
             # there from the start: torch's fused step fails where some weights join later than others
@@ -225,68 +279,42 @@ class Method:
                 else:
                     group["lr"] = base * factor
 
-    def autocast(self) -> AbstractContextManager:
-        context = self.context
-        return torch.autocast(
-            context.device.type, dtype=torch.bfloat16, enabled=context.precision == "bf16", cache_enabled=False
-        )
-
-    def view(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """A simple augmentation (translation, flip, colour jitter, grayscale) of stored uint8 images, normalised."""
-        context = self.context
-        draw = ops.augment_draw(uniform, images.shape[-1] - context.size, flip_p=0.5 if self.config.flip else 0.0)
-        return ops.augment(images, draw, context.size, context.mean, context.std)
-
-    view_uniforms = VIEW_UNIFORMS
-    """random numbers per image that `training_view` needs"""
-
-    def training_view(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """The augmentation of images that are learned from."""
-        return self.view(images, uniform)
-
     def labeled_draws(self, noisemix: bool) -> dict[str, Draw]:
         """Draws for `labeled_loss`."""
-        from proud.randomness import Draw
-
-        wanted = {"augment": Draw((self.config.batch_size, self.view_uniforms), sample_dim=0)}
-        return wanted | self.noise_draws(1) if noisemix else wanted
+        wanted = {"augment": Draw((self.config.batch_size, self.views.uniforms), sample_dim=0)}
+        return wanted | self.views.noise_draws(1) if noisemix else wanted
 
     def labeled_loss(self, rows: Tensor, draws: Draws, noisemix: bool) -> Tensor:
         """Cross-entropy on augmented labeled images and, with `noisemix`, on their NoiseMix copies."""
         with torch.no_grad():
-            x = self.training_view(self.context.labeled.take(rows), draws["augment"])
+            x = self.views.training(self.context.labeled.take(rows), draws["augment"])
             labels = self.context.labels[rows]
             if noisemix:
-                x = torch.cat([x, self.noise_copy(x, draws)])
+                x = torch.cat([x, self.views.noise_copies(x, draws)])
                 labels = labels.repeat(2)
-        with self.autocast():
+        with self.context.autocast():
             _, logits = self.net(x)
-        return torch.nn.functional.cross_entropy(self.learned(logits.float()), labels)
+        return torch.nn.functional.cross_entropy(self.adjusted(logits.float()), labels)
 
-    def learned(self, logits: Tensor) -> Tensor:
-        """Logits as a cross-entropy sees them."""
-        return logits
+    def adjusted(self, logits: Tensor) -> Tensor:
+        """Logits as a cross-entropy sees them: with the log prior of the classes that are learned from, if set."""
+        return logits if self.log_prior is None else logits + self.log_prior
 
-    def noise_copy(self, x: Tensor, draws: Draws) -> Tensor:
-        """NoiseMix copies of normalised images, with the draws that `noise_draws` declares."""
-        context = self.context
-        draw = ops.noise_mix_draw(
-            draws["noise_sample"].flatten(1), draws["noise_layer"], draws["noise_weights"], draws["noise"].flatten(1, 2)
-        )
-        return ops.noise_mix(x, draw, context.mean, context.std, coarse=context.precision == "bf16")
 
-    def noise_draws(self, groups: int) -> dict[str, Draw]:
-        """Draws for NoiseMix (P = 3, kernels up to 15) on `groups` × batch_size images."""
-        from proud.randomness import Draw
+def steps_for(population: int, batch_size: int) -> int:
+    return max(1, math.ceil(population / batch_size))
 
-        batch, size = self.config.batch_size, self.context.size
-        return {
-            "noise_sample": Draw((2, groups, batch), sample_dim=2),
-            "noise_layer": Draw((3, 3)),
-            "noise_weights": Draw((3, 3, 3, 15, 15)),
-            "noise": Draw((3, groups, batch, 3, size, size), "normal", sample_dim=2),
-        }
 
-    def chunks(self, population: int) -> Iterator[Tensor]:
-        """Row numbers of a population in pieces that fit a forward pass."""
-        yield from torch.arange(population, device=self.context.device).split(self.context.chunk_size)
+def buffers(**tensors: Tensor) -> nn.Module:
+    """Tensors that are part of a checkpoint."""
+    module = torch.nn.Module()
+    for name, tensor in tensors.items():
+        module.register_buffer(name, tensor)
+    return module
+
+
+def any_length(values: Tensor) -> Tensor:
+    """Let compiled code serve other numbers of rows too: runs on domains of other sizes share it."""
+    if values.is_cuda:
+        torch._dynamo.maybe_mark_dynamic(values, 0)
+    return values

@@ -1,28 +1,19 @@
-"""What a method is given besides its config: images on the device, a way to build networks, and the input format."""
+"""What a method gets besides its settings: images on the device, a way to build networks, and the input format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from proud.data.types import UNKNOWN, TrainingData
 from proud.distributed.group import ALONE, Group
+from proud.methods.base import Sizes, Stage, any_length
 from proud.nets.models import ModelSpec, Net, build_net
-
-if TYPE_CHECKING:
-    from proud.methods.base import Stage
-
-
-def any_length(values: Tensor) -> Tensor:
-    """Compiled code may serve other numbers of rows too: runs on domains of other sizes share it."""
-    if values.is_cuda:
-        torch._dynamo.maybe_mark_dynamic(values, 0)
-    return values
 
 
 class ImagePool:
@@ -31,7 +22,7 @@ class ImagePool:
     def __init__(self, images: list[Tensor], device: torch.device, resident: bool) -> None:
         self.device = device
         self.resident = resident
-        self.shut_in = ""
+        self.closed_in = ""
         self.sizes = [len(domain) for domain in images]
         self.starts = [sum(self.sizes[:i]) for i in range(len(images))]
         if resident:
@@ -47,18 +38,22 @@ class ImagePool:
 
     @contextmanager
     def during(self, stage: Stage) -> Iterator[None]:
-        """Shut while a stage runs that says it needs labeled images alone."""
-        self.shut_in = "" if set(stage.pools) != {"labeled"} else stage.name
+        """Closed while a stage runs whose pools name labeled images alone."""
+        self.closed_in = "" if set(stage.pools) != {"labeled"} else stage.name
         try:
             yield
         finally:
-            self.shut_in = ""
+            self.closed_in = ""
+
+    def rows_of(self, t: int) -> slice:
+        """The rows of domain t."""
+        return slice(self.starts[t], self.starts[t] + self.sizes[t])
 
     def take(self, rows: Tensor) -> Tensor:
         """The images of these rows, on the device."""
-        if self.shut_in:
+        if self.closed_in:
             raise RuntimeError(
-                f"the stage {self.shut_in!r} reads unlabeled images, but its pools name labeled ones alone: a bench "
+                f"the stage {self.closed_in!r} reads unlabeled images, but its pools name labeled ones alone: a bench "
                 "would share its training with combinations that are tested on these images"
             )
         if self.resident:
@@ -69,6 +64,10 @@ class ImagePool:
             inside = ((wanted >= start) & (wanted < start + len(domain))).nonzero().squeeze(1)
             out[inside] = domain[wanted[inside] - start]
         return out.to(self.device, non_blocking=True)
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,12 @@ class Context:
     seed: int
     group: Group = ALONE
     known: Tensor | None = None  # [unlabeled rows]: labels that the user added, -1 elsewhere; None without any
+    compile: Callable[[Callable[..., Any]], Callable[..., Any]] = uncompiled
+    """for functions of pure tensor work outside `losses`"""
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(len(self.labeled), tuple(self.unlabeled.sizes))
 
     @property
     def size(self) -> int:
@@ -100,10 +105,15 @@ class Context:
 
     @property
     def chunk_size(self) -> int:
-        """Images per piece of a full pass: bounded memory, and enough work for the device."""
+        """Images per chunk of a full pass: bounded memory, and enough work for the device."""
         if self.size <= 64:
             return 1600 if self.device.type == "cuda" else 256
         return 256 if self.device.type == "cuda" else 32
+
+    def autocast(self) -> AbstractContextManager:
+        return torch.autocast(
+            self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False
+        )
 
     def build_net(self, purpose: str) -> Net:
         net = build_net(self.spec, self.weights, self.seed, purpose).to(self.device)
@@ -119,6 +129,7 @@ def make_context(
     seed: int,
     precision: Literal["fp32", "bf16"],
     group: Group = ALONE,
+    compile: Callable[[Callable[..., Any]], Callable[..., Any]] = uncompiled,
 ) -> Context:
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
@@ -141,6 +152,7 @@ def make_context(
         seed=seed,
         group=group,
         known=_known_labels(data, device),
+        compile=compile,
     )
 
 

@@ -11,63 +11,67 @@ agreement and confidence decide.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proud.lazy import ops, torch
-from proud.methods.base import Method, MethodConfig, Stage
+from proud.config import BetaParameter, Count, Share
+from proud.lazy import LazyModule, ops, torch
+from proud.methods.base import Description, Method, MethodConfig, Sizes, Stage, buffers, steps_for
 from proud.methods.coteaching import clean_first, information_maximization, remember_count, smallest
 from proud.methods.mcd import Adapter
 from proud.methods.mixstyle import LAYERS, MixStyle
-from proud.methods.statistics import batch_statistics
+from proud.methods.views import SIMPLE_UNIFORMS
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
+    from proud.methods.base import LossFunction
     from proud.methods.context import Context
+    from proud.nets import batch_norm
     from proud.nets.models import Net
-    from proud.ops import PseudoLabels
-    from proud.randomness import Draw, Draws, Randomness
+    from proud.randomness import Randomness
+else:
+    batch_norm = LazyModule("proud.nets.batch_norm")
 
 
 @dataclass(frozen=True)
 class EIDConfig(MethodConfig):
-    rounds: int = 3
+    rounds: Count = 3
     """rounds of adaptation and co-teaching, among which the epochs of the main phase are divided"""
-    adapt_share: float = 2 / 3
+    adapt_share: Share = 2 / 3
     """share of a round's epochs that goes to adaptation"""
-    feature_steps: int = 4
+    feature_steps: Count = 4
     """updates of the features against the classifiers' discrepancy in each adaptation step"""
-    intermediate_mixup: float = 1.0
+    intermediate_mixup: BetaParameter = 1.0
     """adaptation mixes labeled and clean images with ratios from Beta(a, a)"""
-    clean_share: float = 0.4
+    clean_share: Share = 0.4
     """share of the agreed pseudo-labels that joins the next round's adaptation"""
-    forget_rate: float = 0.5
+    forget_rate: Share = 0.5
     """share of the pseudo-labels in a batch that co-teaching leaves out, once fully ramped"""
-    mixstyle_p: float = 0.5
+    mixstyle_p: Share = 0.5
     """how often MixStyle mixes, at each of its layers"""
-    mixstyle_alpha: float = 0.1
+    mixstyle_alpha: BetaParameter = 0.1
     """MixStyle draws its ratios from Beta(a, a)"""
 
 
-class Place(NamedTuple):
+class Phase(NamedTuple):
     """What a stage does: adapt to an unlabeled domain, or teach (domain is None). Rounds count from 1; 0 pretrains."""
 
     round: int
     domain: int | None
 
 
-def place_of(stage: Stage) -> Place:
+def phase_of(stage: Stage) -> Phase:
     """From the stage's name: pretrain, adapt-ROUND-DOMAIN or teach-ROUND."""
     if stage.name == "pretrain":
-        return Place(0, None)
+        return Phase(0, None)
     _, number, *domain = stage.name.split("-")
-    return Place(int(number), int(domain[0]) - 1 if domain else None)
+    return Phase(int(number), int(domain[0]) - 1 if domain else None)
 
 
 class EID(Method):
     Config = EIDConfig
     config: EIDConfig
-    LOOKS_AHEAD = True  # what it saves has a model for each of the domains to come, and a place for each image
 
     def __init__(self, config: EIDConfig, context: Context) -> None:
         super().__init__(config, context)
@@ -79,34 +83,37 @@ class EID(Method):
         self.remembered = torch.zeros((), dtype=torch.int64, device=device)
         # the adapters' pseudo-labels, and the intermediate domains: of domain t, the first clean_count[t] rows of its
         # part of clean_rows, with the labels that both networks gave them
-        self.kept: dict[str, Tensor] = {
-            "labels": torch.zeros(rows, dtype=torch.int64, device=device),
-            "uncertainty": torch.zeros(rows, device=device),
-            "clean_rows": torch.zeros(rows, dtype=torch.int64, device=device),
-            "clean_labels": torch.zeros(rows, dtype=torch.int64, device=device),
-            "clean_count": torch.zeros(len(self.adapters), dtype=torch.int64, device=device),
-            "labeled_yet": torch.zeros((), dtype=torch.int64, device=device),
-        }
+        self.kept: Any = buffers(
+            labels=torch.zeros(rows, dtype=torch.int64, device=device),
+            uncertainty=torch.zeros(rows, device=device),
+            clean_rows=torch.zeros(rows, dtype=torch.int64, device=device),
+            clean_labels=torch.zeros(rows, dtype=torch.int64, device=device),
+            clean_count=torch.zeros(len(self.adapters), dtype=torch.int64, device=device),
+            labeled_yet=torch.zeros((), dtype=torch.int64, device=device),
+        )
 
-    def stages(self) -> list[Stage]:
-        """Pretraining, then rounds with as many epochs over the unlabeled images as other methods' main phases have."""
-        config, context = self.config, self.context
-        labeled, unlabeled = len(context.labeled), len(context.unlabeled)
-        stages = [Stage("pretrain", config.pretrain_epochs, self.steps_for(labeled), {"labeled": labeled})]
+    @classmethod
+    def stages(cls, config: EIDConfig, sizes: Sizes) -> list[Stage]:
+        """Pretraining, then rounds with as many epochs over the unlabeled images as other methods' main phases have.
+
+        Its checkpoints have a model for each of the domains to come, and a place for each image: `sees_ahead`.
+        """
+        usual = cls.pretrain_and_main(config, sizes, main=("labeled", "unlabeled"), sees_ahead=True)
+        stages, (_, main) = usual[:1], usual
         for number in range(1, config.rounds + 1):
             epochs = config.epochs * number // config.rounds - config.epochs * (number - 1) // config.rounds
             adapting = max(1, round(config.adapt_share * epochs))
-            for t, size in enumerate(context.unlabeled.sizes):
-                stages.append(Stage(f"adapt-{number}-{t + 1}", adapting, self.steps_for(size), {"domain": size}))
-            pools = {"labeled": labeled, "unlabeled": unlabeled}
-            stages.append(Stage(f"teach-{number}", max(1, epochs - adapting), self.steps_for(unlabeled), pools))
+            for t, size in enumerate(sizes.unlabeled):
+                steps = steps_for(size, config.batch_size)
+                stages.append(Stage(f"adapt-{number}-{t + 1}", adapting, steps, {"domain": size}))
+            stages.append(Stage(f"teach-{number}", max(1, epochs - adapting), main.steps, main.pools))
         return stages
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
         self.set_learning_rate(stage, epoch)
         for module in self.modules().values():
             module.train()
-        number, domain = place_of(stage)
+        number, domain = phase_of(stage)
         if epoch == 0 and number:
             with torch.no_grad():
                 if domain is None:
@@ -115,13 +122,13 @@ class EID(Method):
                     self.start_from_pretrained(domain)
                 else:
                     self.select_clean(domain)
-        self.kept["labeled_yet"].fill_(number > 1 or (number == 1 and domain is None))
+        self.kept.labeled_yet.fill_(number > 1 or (number == 1 and domain is None))
         self.remembered.fill_(remember_count(self.config.batch_size, self.config.forget_rate, epoch, stage.epochs))
 
     def set_learning_rate(self, stage: Stage, epoch: int) -> None:
         """Every round divides the learning rate by the square of its number."""
         super().set_learning_rate(stage, epoch)
-        factor = 1 / max(1, place_of(stage).round) ** 2
+        factor = 1 / max(1, phase_of(stage).round) ** 2
         for optimizer in self.optimizers().values():
             for group in optimizer.param_groups:
                 group["lr"] *= factor
@@ -138,43 +145,38 @@ class EID(Method):
     def pseudo_label(self) -> None:
         """Every adapter labels its domain."""
         for t, adapter in enumerate(self.adapters):
-            rows = self.rows_of(t)
+            rows = self.context.unlabeled.rows_of(t)
             probs = self.logits_of(adapter.net, t).softmax(1)
-            self.kept["labels"][rows] = probs.argmax(1)
-            self.kept["uncertainty"][rows] = torch.special.entr(probs).sum(1)
+            self.kept.labels[rows] = probs.argmax(1)
+            self.kept.uncertainty[rows] = torch.special.entr(probs).sum(1)
 
     def select_clean(self, t: int) -> None:
-        rows = self.rows_of(t)
+        rows = self.context.unlabeled.rows_of(t)
         order, labels, count = clean_first(
             self.logits_of(self.net, t), self.logits_of(self.second, t), self.config.clean_share
         )
-        self.kept["clean_rows"][rows] = rows.start + order
-        self.kept["clean_labels"][rows] = labels[order]
-        self.kept["clean_count"][t] = count
-
-    def rows_of(self, t: int) -> slice:
-        pool = self.context.unlabeled
-        return slice(pool.starts[t], pool.starts[t] + pool.sizes[t])
+        self.kept.clean_rows[rows] = rows.start + order
+        self.kept.clean_labels[rows] = labels[order]
+        self.kept.clean_count[t] = count
 
     def logits_of(self, net: Net, t: int) -> Tensor:
         """Of all images of an unlabeled domain, in evaluation view and mode."""
-        context, start, found = self.context, self.rows_of(t).start, []
-        with batch_statistics(net, own=False), self.autocast():
-            for rows in self.chunks(context.unlabeled.sizes[t]):
+        context, start, found = self.context, self.context.unlabeled.rows_of(t).start, []
+        every = torch.arange(context.unlabeled.sizes[t], device=context.device)
+        with batch_norm.evaluating(net), context.autocast():
+            for rows in every.split(context.chunk_size):
                 images = context.unlabeled.take(start + rows)
-                found.append(net(ops.evaluation_view(images, context.size, context.mean, context.std))[1].float())
+                found.append(net(self.views.evaluation(images))[1].float())
         return torch.cat(found)
 
     # ---- the steps
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.randomness import Draw
-
-        config, batch, place = self.config, self.config.batch_size, place_of(stage)
-        if not place.round:
+        config, batch, phase = self.config, self.config.batch_size, phase_of(stage)
+        if not phase.round:
             return self.labeled_draws(noisemix=False)
-        augment = Draw((2, batch, 9), sample_dim=1)
-        if place.domain is not None:
+        augment = Draw((2, batch, SIMPLE_UNIFORMS), sample_dim=1)
+        if phase.domain is not None:
             return {
                 "augment": augment,
                 "source": Draw((batch,), sample_dim=0),
@@ -187,18 +189,20 @@ class EID(Method):
             wanted[f"style_partner{number}"] = Draw((LAYERS, 2 * batch))
         return wanted
 
-    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        domain = place_of(stage).domain
-        return super().step(stage, rows, draws) if domain is None else self.adapt(domain, rows["domain"], draws)
+    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws, losses: LossFunction) -> dict[str, Tensor]:
+        domain = phase_of(stage).domain
+        if domain is None:
+            return super().step(stage, rows, draws, losses)
+        return self.adapt(domain, rows["domain"], draws)
 
     def adapt(self, t: int, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
         """One step of MCD from the intermediate domain to the unlabeled one."""
         with torch.no_grad():
             images, labels = self.intermediate(t, draws["source"])
-            target = self.context.unlabeled.take(self.rows_of(t).start + rows)
-            x = self.view(images, draws["augment"][0])
+            target = self.context.unlabeled.take(self.context.unlabeled.rows_of(t).start + rows)
+            x = self.views.simple(images, draws["augment"][0])
             x = ops.mixup(x, draws["partner"], draws["ratio"])
-            x_target = self.view(target, draws["augment"][1])
+            x_target = self.views.simple(target, draws["augment"][1])
         partner_labels = labels[draws["partner"]]
 
         def source_loss(logits: Tensor) -> Tensor:
@@ -208,26 +212,26 @@ class EID(Method):
 
     def intermediate(self, t: int, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels drawn from the labeled domain and the clean samples of domain t, one population."""
-        context, kept, rows = self.context, self.kept, self.rows_of(t)
+        context, kept, rows = self.context, self.kept, self.context.unlabeled.rows_of(t)
         labeled = len(context.labeled)
-        total = labeled + kept["clean_count"][t : t + 1]
+        total = labeled + kept.clean_count[t : t + 1]
         index = (uniform * total).long().minimum(total - 1)
         clean = index >= labeled
         known = index.clamp_max(labeled - 1)
         place = rows.start + (index - labeled).clamp(0, context.unlabeled.sizes[t] - 1)
-        clean_images = context.unlabeled.take(kept["clean_rows"][place])
+        clean_images = context.unlabeled.take(kept.clean_rows[place])
         images = torch.where(clean[:, None, None, None], clean_images, context.labeled.take(known))
-        return images, torch.where(clean, kept["clean_labels"][place], context.labels[known])
+        return images, torch.where(clean, kept.clean_labels[place], context.labels[known])
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """Co-teaching: true labels, the pseudo-labels that the other network finds easy, and InfoMax."""
-        if not place_of(stage).round:
+        if not phase_of(stage).round:
             return self.pretraining_losses(rows["labeled"], draws)
         context, batch = self.context, self.config.batch_size
         with torch.no_grad():
             images = torch.cat([context.labeled.take(rows["labeled"]), context.unlabeled.take(rows["unlabeled"])])
-            x = self.view(images, draws["augment"].flatten(0, 1))
-        labels = torch.cat([context.labels[rows["labeled"]], self.kept["labels"][rows["unlabeled"]]])
+            x = self.views.simple(images, draws["augment"].flatten(0, 1))
+        labels = torch.cat([context.labels[rows["labeled"]], self.kept.labels[rows["unlabeled"]]])
         logits = [self.styled_logits(number, x, draws) for number in range(2)]
         each = [torch.nn.functional.cross_entropy(found, labels, reduction="none") for found in logits]
         easy = [smallest(found[batch:].detach(), self.remembered) for found in each]
@@ -242,9 +246,9 @@ class EID(Method):
     def pretraining_losses(self, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
         """Source-only training, with a second classifier that watches: MCD needs two that differ."""
         with torch.no_grad():
-            x = self.view(self.context.labeled.take(rows), draws["augment"])
+            x = self.views.simple(self.context.labeled.take(rows), draws["augment"])
         labels = self.context.labels[rows]
-        with self.autocast():
+        with self.context.autocast():
             features, first = self.net(x)
             second = self.second.head(features.detach())
         ce = torch.nn.functional.cross_entropy(first.float(), labels)
@@ -256,45 +260,18 @@ class EID(Method):
         mixing = self.styles[number]
         applied = draws["style_applied"][number] < self.config.mixstyle_p
         mixing.draw = (draws[f"style_ratio{number}"], draws[f"style_partner{number}"].argsort(dim=1), applied)
-        with self.autocast():
+        with self.context.autocast():
             _, logits = (self.net, self.second)[number](x)
         mixing.draw = None
         return logits.float()
 
-    # ---- saving and records
-
-    def modules(self) -> dict[str, nn.Module]:
-        found: dict[str, nn.Module] = {"net": self.net, "second": self.second}
-        for t, adapter in enumerate(self.adapters):
-            found |= {f"adapter{t}": adapter.net, f"adapter{t}_second": adapter.second}
-        return found
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        found = {"optimizer": self.optimizer}
-        for t, adapter in enumerate(self.adapters):
-            found |= {f"features{t}": adapter.features_optimizer, f"heads{t}": adapter.heads_optimizer}
-        return found
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return super().state_dict() | {f"kept.{name}": tensor for name, tensor in self.kept.items()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        super().load_state_dict(state)
-        for name, tensor in self.kept.items():
-            tensor.copy_(state[f"kept.{name}"])
-
-    def pseudo_labels(self) -> dict[str, PseudoLabels]:
-        from proud.ops import PseudoLabels
-
-        if not self.kept["labeled_yet"]:
-            return {}
+    def describe(self, random: Randomness | None = None) -> Description:
+        if not self.kept.labeled_yet:
+            return Description()
         nothing = torch.zeros(self.context.classes, self.net.num_features, device=self.context.device)
-        return {
-            name: PseudoLabels(
-                self.kept["labels"][self.rows_of(t)],
-                self.kept["uncertainty"][self.rows_of(t)],
-                prototypes=nothing,
-                present=nothing[:, 0] > 0,
-            )
-            for t, name in enumerate(self.context.unlabeled_names)
-        }
+        found = {}
+        for t, name in enumerate(self.context.unlabeled_names):
+            rows = self.context.unlabeled.rows_of(t)
+            labels, uncertainty = self.kept.labels[rows], self.kept.uncertainty[rows]
+            found[name] = ops.PseudoLabels(labels, uncertainty, prototypes=nothing, present=nothing[:, 0] > 0)
+        return Description(found)

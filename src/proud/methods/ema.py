@@ -1,87 +1,66 @@
-"""What MeanTeacher, MixMatch and FixMatch share: unlabeled domains as one pool, and a moving average of the network."""
+"""A moving average of a network's weights, as a component of a method."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 from proud.lazy import torch
-from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.base import Parts, buffers
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
+    from proud.methods.base import Stage
     from proud.methods.context import Context
     from proud.nets.models import Net
-    from proud.randomness import Draws, Randomness
 
 
-@dataclass(frozen=True)
-class EMAConfig(MethodConfig):
-    ema_decay: float = 0.999
-    """decay of the moving average of the weights, which is evaluated and saved"""
-    noisemix: bool = False
-    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
+class WeightAverage(Parts):
+    """θ' ← α θ' + (1 - α) θ with α = min(1 - 1/(step + 1), limit): at first the plain mean over all steps.
 
+    Before the main stage the average is the network itself. Batch statistics of the average are `copied` from the
+    network, `averaged` like the weights, or, in the main stage, its `own` from its own forward passes.
+    """
 
-class EMAMethod(Method):
-    config: EMAConfig
-
-    def __init__(self, config: EMAConfig, context: Context) -> None:
-        super().__init__(config, context)
-        self.average: Net = context.build_net("net").requires_grad_(False)
+    def __init__(
+        self,
+        context: Context,
+        limit: Callable[[Stage, int], float],
+        statistics: Literal["copied", "averaged", "own"] = "copied",
+    ) -> None:
+        self.net: Net = context.build_net("net").requires_grad_(False)
+        self.limit, self.statistics = limit, statistics
         self.steps = torch.zeros((), dtype=torch.int64, device=context.device)  # done in this stage
         self.most_decay = torch.zeros((), device=context.device)
-        self.clock = torch.nn.Module()
-        self.clock.register_buffer("steps", self.steps)
-        self.clock.register_buffer("most_decay", self.most_decay)
+        self.clock = buffers(steps=self.steps, most_decay=self.most_decay)
 
-    def stages(self) -> list[Stage]:
-        labeled, unlabeled = len(self.context.labeled), len(self.context.unlabeled)
-        return [
-            Stage("pretrain", self.config.pretrain_epochs, self.steps_for(labeled), {"labeled": labeled}),
-            Stage("main", self.config.epochs, self.steps_for(unlabeled), {"labeled": labeled, "unlabeled": unlabeled}),
-        ]
-
-    def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
-        super().begin_epoch(stage, epoch, random)
-        self.average.train()
+    def begin_epoch(self, stage: Stage, epoch: int) -> None:
+        self.net.train()
         self.steps.fill_(epoch * stage.steps)
-        # without memory, the average is the network itself: so it is before the main stage
-        self.most_decay.fill_(self.decay_limit(stage, epoch) if stage.name == "main" else 0)
-
-    def decay_limit(self, stage: Stage, epoch: int) -> float:
-        return self.config.ema_decay
+        self.most_decay.fill_(self.limit(stage, epoch) if stage.name == "main" else 0)
 
     def ramp(self, steps: int) -> Tensor:
         """Linear from 0 to 1 over the first steps of the stage."""
         return (self.steps / max(1, steps)).clamp(max=1)
 
-    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        losses = super().step(stage, rows, draws)
+    def update(self, net: Net, stage: Stage) -> None:
         with torch.no_grad():
-            self.update_average()
-            self.update_statistics(stage)
+            self._move(tuple(self.net.parameters()), tuple(net.parameters()))
+            self._update_statistics(net, stage)
             self.steps.add_(1)
-        return losses
 
-    def update_average(self) -> None:
-        """θ' ← α θ' + (1 - α) θ."""
-        self.move(tuple(self.average.parameters()), tuple(self.net.parameters()))
-
-    def move(self, average: tuple[Tensor, ...], current: tuple[Tensor, ...]) -> None:
-        """A step of the average, with α = min(1 - 1/(step + 1), limit): at first the plain mean over all steps."""
+    def _move(self, average: tuple[Tensor, ...], current: tuple[Tensor, ...]) -> None:
         decay = torch.minimum(1 - 1 / (self.steps + 1), self.most_decay)
         torch._foreach_mul_(average, decay)
         torch._foreach_add_(average, torch._foreach_mul(current, 1 - decay))
 
-    def update_statistics(self, stage: Stage) -> None:
-        """The average normalises with the network's running batch statistics."""
-        for mine, buffer in zip(self.average.buffers(), self.net.buffers(), strict=True):
-            mine.copy_(buffer)
-
-    def network(self) -> Net:
-        return self.average
-
-    def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"average": self.average, "clock": self.clock}
+    def _update_statistics(self, net: Net, stage: Stage) -> None:
+        pairs = list(zip(self.net.buffers(), net.buffers(), strict=True))
+        if self.statistics == "averaged":
+            floating = [pair for pair in pairs if pair[0].is_floating_point()]
+            if floating:
+                self._move(*zip(*floating, strict=True))
+        elif self.statistics == "copied" or stage.name == "pretrain":
+            for mine, other in pairs:
+                mine.copy_(other)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.base import Method, MethodConfig, Sizes, Stage
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from proud.randomness import Draw, Draws
 
 
 @dataclass(frozen=True)
@@ -26,14 +25,11 @@ class ERMConfig(MethodConfig):
 class ERM(Method):
     Config = ERMConfig
     config: ERMConfig
-    DISTRIBUTED = True
+    distributed = True
 
-    def stages(self) -> list[Stage]:
-        pools = {"labeled": len(self.context.labeled)}
-        return [
-            Stage("pretrain", self.config.pretrain_epochs, self.steps_for(len(self.context.labeled)), pools),
-            Stage("main", self.config.epochs, self.steps_for(len(self.context.unlabeled)), pools),
-        ]
+    @classmethod
+    def stages(cls, config: MethodConfig, sizes: Sizes) -> list[Stage]:
+        return cls.pretrain_and_main(config, sizes, main=("labeled",))
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
         return self.labeled_draws(self.config.noisemix)

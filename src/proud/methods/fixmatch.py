@@ -8,51 +8,60 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proud.config import Decay, NotNegative, Share
 from proud.lazy import ops, torch
-from proud.methods.base import Stage
-from proud.methods.ema import EMAConfig, EMAMethod
+from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.ema import WeightAverage
+from proud.methods.views import SIMPLE_UNIFORMS
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from proud.randomness import Draw, Draws
+    from proud.methods.context import Context
 
 
 @dataclass(frozen=True)
-class FixMatchConfig(EMAConfig):
-    confidence: float = 0.95
+class FixMatchConfig(MethodConfig):
+    ema_decay: Decay = 0.999
+    """decay of the moving average of the weights, which is evaluated and saved"""
+    noisemix: bool = False
+    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
+    confidence: Share = 0.95
     """least probability of a pseudo-label that is used (τ)"""
-    unlabeled_weight: float = 1.0
+    unlabeled_weight: NotNegative = 1.0
     """weight of the loss on unlabeled images (λ_u)"""
 
 
-class FixMatch(EMAMethod):
+class FixMatch(Method):
     Config = FixMatchConfig
     config: FixMatchConfig
 
-    def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.randomness import Draw
+    def __init__(self, config: FixMatchConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.average = WeightAverage(context, lambda stage, epoch: config.ema_decay)
 
+    def draws(self, stage: Stage) -> dict[str, Draw]:
         if stage.name == "pretrain":
             return self.labeled_draws(self.config.noisemix)
         batch = self.config.batch_size
         wanted = {
-            "augment": Draw((3, batch, 9), sample_dim=1),
+            "augment": Draw((3, batch, SIMPLE_UNIFORMS), sample_dim=1),
             "strong": Draw((batch, ops.RAND_AUGMENT_UNIFORMS), sample_dim=0),
         }
-        return wanted | self.noise_draws(2) if self.config.noisemix else wanted
+        return wanted | self.views.noise_draws(2) if self.config.noisemix else wanted
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         context, config = self.context, self.config
         if stage.name == "pretrain":
             return {"loss": self.labeled_loss(rows["labeled"], draws, config.noisemix)}
         with torch.no_grad():
-            labeled = self.view(context.labeled.take(rows["labeled"]), draws["augment"][0])
+            labeled = self.views.simple(context.labeled.take(rows["labeled"]), draws["augment"][0])
             weak, strong = self.unlabeled_views(context.unlabeled.take(rows["unlabeled"]), draws)
             if config.noisemix:
-                labeled_copy, weak_copy = self.noise_copy(torch.cat([labeled, weak]), draws).chunk(2)
+                labeled_copy, weak_copy = self.views.noise_copies(torch.cat([labeled, weak]), draws).chunk(2)
                 labeled, strong = torch.cat([labeled, labeled_copy]), torch.cat([strong, weak_copy])
-        with self.autocast():
+        with self.context.autocast():
             _, logits = self.net(torch.cat([labeled, weak, strong]))
         on_labeled, on_weak, on_strong = logits.float().split([len(labeled), len(weak), len(strong)])
         labels = context.labels[rows["labeled"]].repeat(len(labeled) // len(rows["labeled"]))
@@ -64,20 +73,13 @@ class FixMatch(EMAMethod):
 
     def unlabeled_views(self, images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
         """α(u) and A(u), normalised: translated and flipped; and that (drawn anew) under RandAugment and Cutout."""
-
         context = self.context
-        weak, strong = (self.shifted(images, uniform) for uniform in draws["augment"][1:])
+        weak, strong = (self.views.shifted(images, uniform) for uniform in draws["augment"][1:])
         strong = ops.rand_augment(strong, draws["strong"])
         return ops.normalize(weak, context.mean, context.std), ops.normalize(strong, context.mean, context.std)
 
-    def shifted(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Only the translation and the flip of the simple augmentation, in [0, 1]."""
-        size = self.context.size
-        draw = ops.augment_draw(uniform, images.shape[-1] - size, flip_p=0.5 if self.config.flip else 0.0)
-        return ops.to_unit(ops.flip(ops.crop(images, draw.top, draw.left, size), draw.flip))
 
-
-def pseudo_label(logits: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
+def pseudo_label(logits: Tensor, confidence: Share) -> tuple[Tensor, Tensor]:
     """argmax q and 1[max q ≥ τ] of q = softmax(logits), without gradient. [N,K] -> [N] int64, [N] 0 or 1."""
     top, label = logits.detach().softmax(-1).max(-1)
     return label, (top >= confidence).to(logits.dtype)

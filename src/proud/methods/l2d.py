@@ -10,81 +10,72 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proud.lazy import ops, torch
-from proud.methods.base import MethodConfig
+from proud.config import NotNegative, Positive, Share
+from proud.lazy import LazyModule, ops, torch
+from proud.methods.base import MethodConfig, Stage
 from proud.methods.erm import ERM
+from proud.randomness import Draw, Draws, seed_for
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
-    from proud.methods.base import Stage
+    from proud.methods import style
+    from proud.methods.base import LossFunction
     from proud.methods.context import Context
-    from proud.randomness import Draw, Draws
+else:
+    style = LazyModule("proud.methods.style")
 
 
 @dataclass(frozen=True)
 class L2DConfig(MethodConfig):
-    contrast_weight: float = 1.0
+    contrast_weight: NotNegative = 1.0
     """weight of the supervised contrastive loss (α1)"""
-    likelihood_weight: float = 1.0
+    likelihood_weight: NotNegative = 1.0
     """weight of the variational density's likelihood (α2)"""
-    beta: float = 0.1
+    beta: NotNegative = 0.1
     """weight of the mutual-information bound in the generator's loss (β)"""
-    style_lr: float = 0.005
+    style_lr: Positive = 0.005
     """learning rate of the style generator"""
-    style_share: float = 0.6
+    style_share: Share = 0.6
     """how much of a restyled image is style; the rest is the image itself"""
-    contrast_temperature: float = 0.07
+    contrast_temperature: Positive = 0.07
     """temperature of the supervised contrastive loss"""
 
 
 class L2D(ERM):
     Config = L2DConfig  # type: ignore[assignment]
     config: L2DConfig  # type: ignore[assignment]
-    DISTRIBUTED = False  # contrast and discrepancy compare all images of the batch
+    distributed = False  # contrast and discrepancy compare all images of the batch
 
     def __init__(self, config: L2DConfig, context: Context) -> None:
-        from proud.methods.style import StyleGenerator, Variational
-        from proud.randomness import seed_for
-
         super().__init__(config, context)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(context.seed, "init", "style"))
-            self.generator = StyleGenerator(context.size).to(context.device)
-            self.variational = Variational(self.net.num_features).to(context.device)
+            self.generator = style.StyleGenerator(context.size).to(context.device)
+            self.variational = style.Variational(self.net.num_features).to(context.device)
         self.optimizer = self.sgd(self.net, self.variational)
         cuda = context.device.type == "cuda"
         lr = torch.tensor(config.style_lr, device=context.device) if cuda else config.style_lr
         self.style_optimizer = torch.optim.SGD(self.generator.parameters(), lr=lr, fused=cuda)
 
-    def modules(self) -> dict[str, nn.Module]:
-        return {"net": self.net, "generator": self.generator, "variational": self.variational}
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {"optimizer": self.optimizer, "style_optimizer": self.style_optimizer}
-
     def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.randomness import Draw
-
         return {
             **self.labeled_draws(noisemix=False),
             "filters": Draw((self.generator.filter_numbers,)),
             "branches": Draw((self.generator.branches,), "normal"),
         }
 
-    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+    def step(self, stage: Stage, rows: dict[str, Tensor], draws: Draws, losses: LossFunction) -> dict[str, Tensor]:
         """The network's step, then the generator's."""
-        losses = super().step(stage, rows, draws)
-        style = self.style_losses(rows["labeled"], draws)
+        found = super().step(stage, rows, draws, losses)
+        of_style = self.style_losses(rows["labeled"], draws)
         self.style_optimizer.zero_grad()
-        style["style"].backward(inputs=list(self.generator.parameters()))
+        of_style["style"].backward(inputs=list(self.generator.parameters()))
         self.style_optimizer.step()
-        return losses | {name: value.detach() for name, value in style.items()}
+        return found | {name: value.detach() for name, value in of_style.items()}
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The network learns images and their restyled copies, and draws those of a class together."""
-        from proud.methods import style
-
         config = self.config
         with torch.no_grad():
             x, labels = self.images(rows["labeled"], draws)
@@ -107,8 +98,6 @@ class L2D(ERM):
 
     def style_losses(self, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
         """The generator keeps the classes' features and lowers what restyled images tell about their originals."""
-        from proud.methods import style
-
         with torch.no_grad():
             x, labels = self.images(rows, draws)
         equal = torch.ones_like(draws["branches"])
@@ -120,7 +109,7 @@ class L2D(ERM):
         return {"style": consistency + self.config.beta * information, "information": information}
 
     def images(self, rows: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
-        return self.view(self.context.labeled.take(rows), draws["augment"]), self.context.labels[rows]
+        return self.views.simple(self.context.labeled.take(rows), draws["augment"]), self.context.labels[rows]
 
     def restyle(self, x: Tensor, filters: Tensor, branches: Tensor) -> Tensor:
         """Mostly style, as pixels normalised like the images, and partly the image."""
@@ -130,6 +119,6 @@ class L2D(ERM):
 
     def forward(self, x: Tensor, restyled: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits of both in one pass."""
-        with self.autocast():
+        with self.context.autocast():
             features, logits = self.net(torch.cat([x, restyled]))
         return features.float(), logits.float()

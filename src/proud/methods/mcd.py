@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proud.lazy import torch
+from proud.methods.base import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from proud.methods.base import Method
 
 
-class Adapter:
+class Adapter(Parts):
     """One domain's adaptation model. Its first classifier is the head of `net` and makes the predictions."""
 
     def __init__(self, method: Method, purpose: str) -> None:
@@ -22,7 +23,7 @@ class Adapter:
         self.second = method.context.build_net(f"{purpose}-second").head
         self.features_optimizer = method.sgd(self.net.backbone)
         self.heads_optimizer = method.sgd(self.net.head, self.second)
-        self.autocast = method.autocast
+        self.autocast = method.context.autocast
 
     def step(
         self, x: Tensor, source_loss: Callable[[Tensor], Tensor], x_target: Tensor, feature_steps: int

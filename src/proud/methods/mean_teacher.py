@@ -8,37 +8,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proud.config import Decay, NotNegative, WholeNumber
 from proud.lazy import torch
-from proud.methods.base import Stage
-from proud.methods.ema import EMAConfig, EMAMethod
+from proud.methods.base import Method, MethodConfig, Stage
+from proud.methods.ema import WeightAverage
+from proud.methods.views import SIMPLE_UNIFORMS
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from proud.randomness import Draw, Draws
+    from proud.methods.context import Context
 
 
 @dataclass(frozen=True)
-class MeanTeacherConfig(EMAConfig):
-    ema_decay_rampup: float = 0.99
+class MeanTeacherConfig(MethodConfig):
+    ema_decay: Decay = 0.999
+    """decay of the moving average of the weights, which is evaluated and saved"""
+    noisemix: bool = False
+    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
+    ema_decay_rampup: Decay = 0.99
     """decay of the teacher while the consistency weight still rises"""
-    consistency: float = 10.0
+    consistency: NotNegative = 10.0
     """final weight of the consistency loss"""
-    rampup_epochs: int = 5
+    rampup_epochs: WholeNumber = 5
     """epochs of the main phase over which that weight rises"""
 
 
-class MeanTeacher(EMAMethod):
+class MeanTeacher(Method):
     Config = MeanTeacherConfig
     config: MeanTeacherConfig
+    average: WeightAverage
+
+    def __init__(self, config: MeanTeacherConfig, context: Context) -> None:
+        super().__init__(config, context)
+        # the teacher keeps the batch statistics of its own forward passes
+        self.average = WeightAverage(context, self.decay_limit, statistics="own")
+
+    def decay_limit(self, stage: Stage, epoch: int) -> float:
+        return self.config.ema_decay_rampup if epoch < self.config.rampup_epochs else self.config.ema_decay
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.randomness import Draw
-
         if stage.name == "pretrain":
             return self.labeled_draws(self.config.noisemix)
-        wanted = {"augment": Draw((2, 2, self.config.batch_size, 9), sample_dim=2)}
-        return wanted | self.noise_draws(2) if self.config.noisemix else wanted
+        wanted = {"augment": Draw((2, 2, self.config.batch_size, SIMPLE_UNIFORMS), sample_dim=2)}
+        return wanted | self.views.noise_draws(2) if self.config.noisemix else wanted
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         context, config = self.context, self.config
@@ -46,12 +60,12 @@ class MeanTeacher(EMAMethod):
             return {"loss": self.labeled_loss(rows["labeled"], draws, config.noisemix)}
         with torch.no_grad():
             images = torch.cat([context.labeled.take(rows["labeled"]), context.unlabeled.take(rows["unlabeled"])])
-            x, seen_by_teacher = (self.view(images, uniform.flatten(0, 1)) for uniform in draws["augment"])
+            x, seen_by_teacher = (self.views.simple(images, uniform.flatten(0, 1)) for uniform in draws["augment"])
             if config.noisemix:
-                x = torch.cat([x, self.noise_copy(x, draws)])
-            with self.autocast():
-                _, teacher = self.average(seen_by_teacher)
-        with self.autocast():
+                x = torch.cat([x, self.views.noise_copies(x, draws)])
+            with self.context.autocast():
+                _, teacher = self.average.net(seen_by_teacher)
+        with self.context.autocast():
             _, student = self.net(x)
         labels = context.labels[rows["labeled"]]
         student = student.float().unflatten(0, (-1, 2, len(labels)))  # [originals and copies, labeled and not, B, K]
@@ -62,18 +76,8 @@ class MeanTeacher(EMAMethod):
 
     def weight(self, stage: Stage) -> Tensor:
         """λ exp(-5 (1 - t)²), t rising from 0 to 1."""
-        t = self.ramp(self.config.rampup_epochs * stage.steps)
+        t = self.average.ramp(self.config.rampup_epochs * stage.steps)
         return self.config.consistency * torch.exp(-5 * (1 - t).square())
-
-    # ---- the teacher
-
-    def decay_limit(self, stage: Stage, epoch: int) -> float:
-        return self.config.ema_decay_rampup if epoch < self.config.rampup_epochs else self.config.ema_decay
-
-    def update_statistics(self, stage: Stage) -> None:
-        """In the main stage the teacher keeps the batch statistics of its own forward passes."""
-        if stage.name == "pretrain":
-            super().update_statistics(stage)
 
 
 def consistency(student: Tensor, teacher: Tensor) -> Tensor:

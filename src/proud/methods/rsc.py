@@ -11,45 +11,51 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from proud.config import Share
 from proud.errors import UserError
 from proud.lazy import torch
+from proud.methods.base import MethodConfig, Sizes, Stage
 from proud.methods.erm import ERM, ERMConfig
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from proud.methods.base import Stage
     from proud.methods.context import Context
     from proud.nets.models import Net
-    from proud.randomness import Draw, Draws, Randomness
+    from proud.randomness import Randomness
 
 
 @dataclass(frozen=True)
 class RSCConfig(ERMConfig):
-    drop_share: float = 1 / 3
+    drop_share: Share = 1 / 3
     """share of channels, or of positions, that is muted"""
-    batch_share: float = 0.3
+    batch_share: Share = 0.3
     """share of the batch that is challenged in the first third of training"""
-    batch_share_growth: float = 0.2
+    batch_share_growth: Share = 0.2
     """what each further third of training adds to that share"""
-    warmup: float = 0.05
+    warmup: Share = 0.05
     """share of training before the first challenge: a network that starts from nothing must find features first"""
-    spatial_p: float = 0.5
+    spatial_p: Share = 0.5
     """how often a batch loses positions; else it loses channels"""
 
 
 class RSC(ERM):
     Config = RSCConfig
     config: RSCConfig
-    DISTRIBUTED = False  # the hardest hit are chosen from the whole batch
-    LOOKS_AHEAD = True  # the challenged share grows with the share of all steps that is done
+    distributed = False  # the hardest hit are chosen from the whole batch
 
     def __init__(self, config: RSCConfig, context: Context) -> None:
         super().__init__(config, context)
         # how many images of the batch are challenged: a tensor, so that a captured step sees its growth
         self.challenged = torch.zeros((), dtype=torch.int64, device=context.device)
+
+    @classmethod
+    def stages(cls, config: MethodConfig, sizes: Sizes) -> list[Stage]:
+        # the challenged share grows with the share of all steps that is done
+        return cls.pretrain_and_main(config, sizes, main=("labeled",), sees_ahead=True)
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
         super().begin_epoch(stage, epoch, random)
@@ -62,23 +68,21 @@ class RSC(ERM):
 
     def progress(self, stage: Stage, epoch: int) -> float:
         """The share of all optimizer steps that is done when this epoch begins."""
-        stages = self.stages()
+        stages = self.stage_list()
         before = sum(s.epochs * s.steps for s in stages[: [s.name for s in stages].index(stage.name)])
         return (before + epoch * stage.steps) / sum(s.epochs * s.steps for s in stages)
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
-        from proud.randomness import Draw
-
         return {**super().draws(stage), "spatial": Draw((1,))}
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         with torch.no_grad():
-            x = self.view(self.context.labeled.take(rows["labeled"]), draws["augment"])
+            x = self.views.simple(self.context.labeled.take(rows["labeled"]), draws["augment"])
             labels = self.context.labels[rows["labeled"]]
             if self.config.noisemix:
-                x = torch.cat([x, self.noise_copy(x, draws)])
+                x = torch.cat([x, self.views.noise_copies(x, draws)])
                 labels = labels.repeat(2)
-        with self.autocast():
+        with self.context.autocast():
             z, pool = feature_map(self.net, x)
             with torch.no_grad():
                 kept = self.challenge(z, pool, labels, draws["spatial"] < self.config.spatial_p)

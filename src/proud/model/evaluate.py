@@ -8,180 +8,232 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from proud.data.task import digest
-from proud.data.benchmarks import catalog_for
-from proud.data.catalog import Catalog, refuse_splits, some
-from proud.data.labels import read_labels
+from proud.data.benchmarks import open_catalog
+from proud.data.catalog import Catalog, DomainFiles
+from proud.data.csv_table import read_labels
+from proud.data.decode import BadFile, hash_all
+from proud.data.folder import refuse_splits
 from proud.data.roles import sort_classes, with_images
-from proud.data.decode import Source, hash_all, stored_side
-from proud.model.predict import Model, load_model
-from proud.model.reading import Reading
+from proud.data.task import digest
 from proud.errors import UserError
 from proud.files import write_json
-from proud.training.run_folder import read_run
 from proud.machine import environment
+from proud.model.answers import AnswerOptions
+from proud.model.format import read_run
+from proud.model.load import load_model
+from proud.model.predict import Model
+from proud.model.reading import Reading
+from proud.text import some
 from proud.trust.fitted import measure
 
-if TYPE_CHECKING:
-    from proud.cli.main import EvaluateArguments
+
+@dataclass(frozen=True)
+class ClassCount:
+    """How many images of a class there are, and how many are classified correctly."""
+
+    name: str
+    images: int
+    right: int
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.right / self.images if self.images else None
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """What a run's training saw of a domain."""
+
+    labeled: bool = False
+    """it is the labeled domain"""
+    unlabeled: bool = False
+    """it is one of the unlabeled domains"""
+    known: int = 0
+    """images whose labels were added by --labels"""
+    copies: int = 0
+    """images that also occur in the domains that were trained on"""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All numbers of one domain, and what they were measured on."""
+
+    model: str
+    data: str
+    root: str
+    domain: str
+    images: int
+    accuracy: float
+    per_class: tuple[ClassCount, ...]
+    options: AnswerOptions
+    trust: dict[str, Any] | None
+    """calibration, prediction sets and abstention; None for a model without validation images"""
+    trained_on: TrainedOn
+    skipped: tuple[BadFile, ...]
+    environment: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """As in the file of `proud evaluate --out`, with the command that made it."""
+        asked = {name: getattr(self.options, name) for name in ("coverage", "risk", "sets")}
+        classes = [
+            {"class": each.name, "images": each.images, "right": each.right, "accuracy": each.accuracy}
+            for each in self.per_class
+        ]
+        plain = {name: getattr(self, name) for name in ("model", "data", "root", "domain", "images", "accuracy")}
+        return plain | {
+            "per_class": classes,
+            "asked": asked,
+            "trust": self.trust,
+            "trained_on": self.trained_on.labeled,
+            "trained_on_without_labels": self.trained_on.unlabeled,
+            "known": self.trained_on.known,
+            "copies": self.trained_on.copies,
+            "left_out": [file._asdict() for file in self.skipped],
+            **self.environment,
+            "command": shlex.join(["proud", *sys.argv[1:]]),
+        }
+
+    def write(self, path: Path) -> None:
+        write_json(path, self.as_json())
+
+
+def evaluate_domain(
+    folder: Path,
+    domain: str,
+    *,
+    data: str = "",
+    root: str = "",
+    options: AnswerOptions | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+    progress: bool = False,
+) -> Evaluation:
+    """Measure the model in a folder on one domain of its own data, or of others."""
+    options, model = options or AnswerOptions(), load_model(folder, device)
+    own = not data
+    data, root = find_data(model.config, data, root)
+    catalog = open_catalog(data, root)
+    files, labels = labeled_files(model, catalog, domain)
+    reading = Reading(catalog.sources(files), model.pixels, skip_bad, progress)
+    pieces = [(rows, model.logits(images)) for rows, images in reading.pieces()]
+    labels = labels[[row for rows, _ in pieces for row in rows]]
+    logits = torch.cat([found for _, found in pieces])
+    right = logits.argmax(1) == labels
+    own = own or is_own_data(model.config, data, root)
+    return Evaluation(
+        model=str(folder),
+        data=data,
+        root=root,
+        domain=files.name,
+        images=len(right),
+        accuracy=right.float().mean().item(),
+        per_class=tuple(
+            ClassCount(name, int((labels == k).sum()), int(((labels == k) & right).sum()))
+            for k, name in enumerate(model.classes)
+        ),
+        options=options,
+        trust=measured_trust(model, logits, labels, options),
+        trained_on=trained_on(folder, model.config, catalog, files, own),
+        skipped=tuple(reading.bad),
+        environment=environment(model.device),
+    )
+
+
+def measured_trust(model: Model, logits: Tensor, labels: Tensor, options: AnswerOptions) -> dict[str, Any] | None:
+    if model.trust is None:
+        return None
+    found = measure(model.trust, logits, labels, options.coverage, options.risk, options.sets)
+    about = {"temperature": model.trust.temperature, "validation_images": model.trust.images}
+    return found | about | {"calibration": model.trust.calibration()}
+
+
+# ---- which images
 
 
 def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:
-    """`--data` and `--root` as they are given or, by default, as the run's were."""
+    """`--data` and `--root` as given or, by default, those of the run."""
     if data:
         return data, root
     own, own_root = str(config.get("data", "")), str(config.get("root", ""))
     if own in ("", "python"):
-        raise UserError("The run's data was handed over in Python: say where to find images now, with --data.")
+        raise UserError("The run was trained on data passed from Python: name the images with --data.")
     if own != "embedded" and not root and not Path(own_root or own).exists():
         option = "--root" if own_root else "--data"
         raise UserError(
-            f"The run was trained with {option} {own_root or own}, and there is nothing of that name here: say where "
-            f"its images are now, with {option}."
+            f"The run was trained with {option} {own_root or own}, which does not exist here: name the place of its "
+            f"images with {option}."
         )
     return own, root or own_root
 
 
-def find_domain(model: Model, catalog: Catalog, name: str) -> tuple[str, list[Source], Tensor]:
-    """One domain's name as its folder spells it, its files, and their labels as the model numbers them. [N]."""
+def labeled_files(model: Model, catalog: Catalog, name: str) -> tuple[DomainFiles, Tensor]:
+    """One domain's files, and their labels as class numbers of the model. [N]."""
     domain = with_images(catalog, name)
-    name = domain.name
     refuse_splits(domain)
     numbers = {label: k for k, label in enumerate(model.classes)}
-    without = [entry.location for entry in domain.entries if entry.label is None]
-    if without:
+    if without := domain.unlabeled_entries:
         raise UserError(
-            f"{len(without)} images of {name!r} have no label, so nothing can be measured on them: {some(without)}. "
-            "Class folders name the labels; `proud predict` needs none."
+            f"{len(without)} images of {domain.name!r} have no label, so accuracy cannot be measured on them: "
+            f"{some(without)}. Class folders name the labels; `proud predict` needs none."
         )
-    strange = sort_classes({entry.label for entry in domain.entries if entry.label and entry.label not in numbers})
-    if strange:
+    unknown = sort_classes({entry.label for entry in domain.entries if entry.label and entry.label not in numbers})
+    if unknown:
         raise UserError(
-            f"Images of {name!r} have labels that the model does not know: {some(strange)}. "
-            f"It knows: {some(model.classes)}."
+            f"Images of {domain.name!r} have labels that are unknown to the model: {some(unknown)}. "
+            f"Its classes are: {some(model.classes)}."
         )
-    if name in catalog.notices:
-        warnings.warn(catalog.notices[name], stacklevel=2)
-    sources: list[Source] = [catalog.source(domain, entry) for entry in domain.entries]
-    labels = torch.tensor([numbers[str(entry.label)] for entry in domain.entries])
-    return name, sources, labels
+    if domain.name in catalog.notices:
+        warnings.warn(catalog.notices[domain.name], stacklevel=2)
+    return domain, torch.tensor([numbers[str(entry.label)] for entry in domain.entries])
+
+
+# ---- what the training saw of them
 
 
 def is_own_data(config: dict[str, Any], data: str, root: str) -> bool:
-    """Whether this is what the run was trained on, by whatever path it is named."""
+    """Whether this is the data that the run was trained on, under whatever path."""
     own = config.get("data", "")
     if "embedded" in (own, data) or own in ("", "python"):
         return own == data == "embedded"
     return os.path.realpath(root or data) == os.path.realpath(config.get("root") or own)
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What a run learned from a domain."""
-
-    labeled: bool = False
-    """it is the labeled one"""
-    unlabeled: bool = False
-    """it is one of the unlabeled ones"""
-    known: int = 0
-    """images whose labels the run was told"""
-    copies: int = 0
-    """images that it also found in the domains it learned from"""
-
-
-def learned_from(folder: Path, config: dict[str, Any], catalog: Catalog, name: str, own: bool) -> Learned:
-    """A domain is known again by its pictures; by its path alone (`own`) where an older run has not kept theirs."""
-    task, told = stored_task(folder), stated_contents(config)
-    about = task.get("domains", {}).get(name, {})
-    role, kept = about.get("role"), task["pictures"].get(name)
+def trained_on(folder: Path, config: dict[str, Any], catalog: Catalog, domain: DomainFiles, own: bool) -> TrainedOn:
+    """A domain is recognised by its images, wherever they are now; by its path (`own`) if some cannot be read."""
+    task, added = stored_task(folder), added_contents(config)
+    about, kept = task.get("domains", {}).get(domain.name, {}), task["pictures"].get(domain.name)
+    role = about.get("role")
     copies = task.get("test_images_also_in_training", 0) if role == "test" else 0
-    same = Learned(name == config.get("labeled"), role == "unlabeled", about.get("known", 0), copies)
-    if own and (kept is None or task.get("skipped")):  # what cannot be read has no content to be known by
+    same = TrainedOn(domain.name == config.get("labeled"), role == "unlabeled", about.get("known", 0), copies)
+    if own and (kept is None or task.get("skipped")):  # unreadable images have no content to be recognised by
         return same
-    if same == Learned() and not told:
+    if same == TrainedOn() and not added:
         return same
-    domain = with_images(catalog, name)
-    contents = hash_all([catalog.source(domain, entry) for entry in domain.entries])
-    if kept is not None:
-        known_again = digest(sorted(contents)) == kept
-    else:
-        rows = sorted((content, str(entry.label)) for content, entry in zip(contents, domain.entries, strict=True))
-        known_again = digest(" ".join(row) if same.labeled else row[0] for row in rows) == task["content"].get(name)
-    return same if known_again else Learned(known=sum(content in told for content in contents))
+    contents = hash_all(catalog.sources(domain))
+    if kept is not None and digest(sorted(contents)) == kept:
+        return same
+    return TrainedOn(known=sum(content in added for content in contents))
 
 
 def stored_task(folder: Path) -> dict[str, Any]:
-    """What the run says of its data; nothing where only the model was saved."""
+    """The run's description of its data; empty if only the model was saved."""
     try:
         task: dict[str, Any] = read_run(folder)["task"]
     except UserError:
         task = {}
-    digests = {key: task.get(key) for key in ("content", "pictures")}
-    return task | {key: found if isinstance(found, dict) else {} for key, found in digests.items()}
+    pictures = task.get("pictures")
+    return task | {"pictures": pictures if isinstance(pictures, dict) else {}}
 
 
-def stated_contents(config: dict[str, Any]) -> set[str]:
-    """The images whose labels the run was told, as far as its table is still there and knows them by content."""
+def added_contents(config: dict[str, Any]) -> set[str]:
+    """Contents of the images whose labels were added, if that table still exists."""
     try:
-        stated = read_labels(str(config["labels"])) if config.get("labels") else []
+        rows = read_labels(str(config["labels"])) if config.get("labels") else []
     except UserError:
         return set()
-    return {row.content for row in stated} - {""}
-
-
-def evaluate_domain(arguments: EvaluateArguments) -> dict[str, Any]:
-    """All numbers, and what they are of."""
-    model = load_model(arguments.run, arguments.device)
-    data, root = find_data(model.config, arguments.data, arguments.root)
-    catalog = catalog_for(data, root or None)
-    domain, sources, labels = find_domain(model, catalog, arguments.domain)
-    side = stored_side(model.spec.size)
-    reading = Reading(sources, side, arguments.skip_bad, progress=True, square=model.spec.square)
-    pieces = [(rows, model.logits(images)) for rows, images in reading.pieces()]
-    labels = labels[[row for rows, _ in pieces for row in rows]]
-    logits = torch.cat([found for _, found in pieces])
-    right = logits.argmax(1) == labels
-    per_class = []
-    for k, name in enumerate(model.classes):
-        mine = labels == k
-        per_class.append((name, int(mine.sum()), int((mine & right).sum())))
-    trust: dict[str, Any] | None = None
-    if model.trust:
-        found = measure(model.trust, logits, labels, arguments.coverage, arguments.risk, arguments.sets)
-        about = {"temperature": model.trust.temperature, "validation_images": model.trust.images}
-        trust = found | about | {"calibration": model.trust.calibration()}
-    own = not arguments.data or is_own_data(model.config, data, root)
-    learned = learned_from(arguments.run, model.config, catalog, domain, own)
-    return {
-        "model": str(arguments.run),
-        "data": data,
-        "root": root,
-        "domain": domain,
-        "images": len(right),
-        "accuracy": right.float().mean().item(),
-        "per_class": per_class,
-        "asked": {"coverage": arguments.coverage, "risk": arguments.risk, "sets": arguments.sets},
-        "trust": trust,
-        "trained_on": learned.labeled,
-        "trained_on_without_labels": learned.unlabeled,
-        "known": learned.known,
-        "copies": learned.copies,
-        "left_out": reading.bad,
-        **environment(model.device),
-    }
-
-
-def write_measured(path: Path, measured: dict[str, Any]) -> None:
-    """As JSON, with the command that found it."""
-    per_class = [
-        {"class": name, "images": count, "right": right, "accuracy": right / count if count else None}
-        for name, count, right in measured["per_class"]
-    ]
-    left_out = [file._asdict() for file in measured["left_out"]]
-    command = shlex.join(["proud", *sys.argv[1:]])
-    write_json(path, measured | {"per_class": per_class, "left_out": left_out, "command": command})
+    return {row.content for row in rows} - {""}

@@ -4,59 +4,69 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from proud import ops
-from proud.data.task import assemble
-from proud.data.benchmarks import catalog_for
-from proud.data.catalog import some
+from proud.config import NOTHING, RunConfig
+from proud.data.csv_table import read_labels
+from proud.data.source import find_task
+from proud.data.task import read_task
 from proud.data.types import Task, UnlabeledDomain
-from proud.data.labels import read_labels, state_labels
-from proud.model.evaluate import find_data
-from proud.model.predict import Model, load_model
 from proud.errors import UserError
-from proud.methods import METHODS, method_class
-from proud.training.run_folder import other_images, read_run
-from proud.training.records import write_table
+from proud.files import write_table
+from proud.model.evaluate import find_data
+from proud.model.format import other_images, read_run
+from proud.model.load import load_model
+from proud.model.predict import Model
+from proud.text import some
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes
 from proud.trust.label_next import choose_images
 
-if TYPE_CHECKING:
-    from proud.cli.label_next import LabelNextArguments
-
 COLUMNS = ["path", "domain", "label", "guess", "uncertainty", "content"]
 
 
-def suggest(arguments: LabelNextArguments) -> tuple[dict[str, int], str]:
-    """Write the table; returns the number of images per site, and the flags of a training that can use the labels."""
-    if arguments.k < 1:
-        raise UserError(f"--k must be at least 1, got {arguments.k}.")
-    model = load_model(arguments.run, arguments.device)
-    check_out(arguments.out, arguments.overwrite, str(model.config.get("labels", "")))
-    task = read_task(model, arguments.run, arguments.data, arguments.root, arguments.skip_bad)
-    rows, counts = told_rows(model.config), {}
+def suggest(
+    folder: Path,
+    out: Path,
+    *,
+    k: int = 20,
+    data: str = "",
+    root: str = "",
+    overwrite: bool = False,
+    skip_bad: bool = False,
+    device: str = "auto",
+    progress: bool = False,
+) -> dict[str, int]:
+    """Write the table; returns the number of images per site."""
+    if k < 1:
+        raise UserError(f"--k must be at least 1, got {k}.")
+    model = load_model(folder, device)
+    check_table(out, overwrite, str(model.config.get("labels", "")))
+    task = run_task(model, folder, data, root, skip_bad, progress)
+    rows, counts = earlier_rows(model.config), {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
         features, guess, doubt = judge(model, domain, task.training.labeled.labels)
-        chosen = choose_images(features, doubt, arguments.k, domain.known).tolist()
+        chosen = choose_images(features, doubt, k, domain.known).tolist()
         for row in chosen:
-            named = model.classes[int(guess[row])]
-            rows.append([paths[row], domain.name, "", named, f"{doubt[row]:.4f}", domain.ids[row]])
+            name = model.classes[int(guess[row])]
+            rows.append([paths[row], domain.name, "", name, f"{doubt[row]:.4f}", domain.ids[row]])
         counts[domain.name] = len(chosen)
-    write_table(arguments.out, COLUMNS, rows)
-    return counts, usable_method(str(model.config.get("method", "")))
+    write_table(out, COLUMNS, rows)
+    return counts
 
 
-def check_out(out: Path, overwrite: bool, labels: str) -> None:
-    """The labels that the run was told are never written over."""
+def check_table(out: Path, overwrite: bool, labels: str) -> None:
+    """The labels that the run was trained with are never overwritten."""
     if labels and not Path(labels).is_file():
         raise UserError(
-            f"The run was trained with --labels {labels}, and there is no such file here: put it back, or call "
-            "label-next in the folder where the run was started, for the new table begins with these labels."
+            f"The run was trained with --labels {labels}, which does not exist here: put it back, or call label-next in "
+            "the folder where the run was started. The new table starts with these labels."
         )
     if labels and os.path.realpath(out) == os.path.realpath(labels):
         raise UserError(f"{out} holds the labels that the run was trained with: choose another name for --out.")
@@ -64,49 +74,38 @@ def check_out(out: Path, overwrite: bool, labels: str) -> None:
         raise UserError(f"{out} exists: choose another --out or add --overwrite.")
 
 
-def told_rows(config: dict[str, Any]) -> list[list[Any]]:
-    """The rows that the run was told, label and all: rounds of labeling add up."""
-    stated = read_labels(str(config["labels"])) if config.get("labels") else []
-    return [[getattr(row, name) for name in COLUMNS] for row in stated]
+def earlier_rows(config: dict[str, Any]) -> list[list[Any]]:
+    """The rows with labels that the run was trained with: rounds of labeling add up."""
+    rows = read_labels(str(config["labels"])) if config.get("labels") else []
+    return [[getattr(row, name) for name in COLUMNS] for row in rows]
 
 
-def usable_method(name: str) -> str:
-    """Not every method can use the labels that are asked for: the flag that names another, where it is needed."""
-    if name not in METHODS or method_class(name).USES_KNOWN:
-        return ""
-    warnings.warn(f"{name} has no use for such labels: train with another method, as below.", stacklevel=3)
-    return "--method proud-plus "
-
-
-def read_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool = False) -> Task:
+def run_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool, progress: bool = False) -> Task:
     """The run's own unlabeled images, with the labels that it was given."""
     about = read_run(folder)
-    config, domains = about["config"], about["task"]["domains"]
-    data, root = find_data(config, data, root)
-    task = assemble(
-        catalog_for(data, root or None),
-        labeled=config["labeled"],
-        test=None,
-        unlabeled=[name for name, domain in domains.items() if domain["role"] == "unlabeled"],
-        size=model.spec.size,
+    data, root = find_data(about["config"], data, root)
+    run = RunConfig.from_stored(about["config"])
+    unlabeled = (name for name, domain in about["task"]["domains"].items() if domain["role"] == "unlabeled")
+    spec = replace(
+        run,
+        data=data,
+        root=root,
+        test=NOTHING,
+        unlabeled=tuple(unlabeled),
         square=model.spec.square,
-        val=config["val"],
-        seed=config["seed"],
-        skip_bad=skip_bad or config["skip_bad"],
-        progress=True,
-        disk="auto",
+        skip_bad=skip_bad or run.skip_bad,
     )
+    task = read_task(find_task(spec), model.spec.size, progress=progress, disk="auto")
     if task.training.classes != model.classes:
-        raise UserError(f"The classes of {data} are not those that the model in {folder} was trained on.")
+        raise UserError(f"The classes of {data} differ from those that the model in {folder} was trained on.")
     if other := other_images(about["task"], task.report):
-        text = f"The images of {some(other)} in {data} are not those that the run in {folder} was trained on."
+        text = f"The images of {some(other)} in {data} differ from those that the run in {folder} was trained on."
         warnings.warn(text, stacklevel=2)
-    labels = config.get("labels")
-    return state_labels(task, read_labels(labels), labels) if labels else task
+    return task
 
 
 def judge(model: Model, domain: UnlabeledDomain, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, guessed class and uncertainty, found as in training: by the site's prototypes, with or without the
+    """Features, guessed class and uncertainty, computed as in training: by the site's prototypes, with or without the
     classifier, or by the classifier alone. `labels` are the labeled domain's."""
     features, logits = model.outputs(domain.images)
     probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)

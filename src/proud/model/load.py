@@ -1,96 +1,135 @@
-"""Reading a model that may come from a stranger: JSON and safetensors, looked at before anything is built."""
+"""Reading a model that may come from a stranger: JSON and safetensors, checked before anything is built."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from proud.config import SQUARES
 from proud.errors import UserError
-from proud.nets.models import ModelSpec, Net, build_net
-from proud.text import nfc
 from proud.files import bytes_of, check_tensors, read_json, read_tensors
-from proud.training.run import MODEL_FORMAT
+from proud.machine import choose_device
+from proud.model.format import DESCRIPTION, MODEL_FORMAT, PROTOTYPES, WEIGHTS
+from proud.model.predict import Model
+from proud.nets.models import ModelSpec, build_net
+from proud.text import nfc, one_line
+from proud.trust.fitted import read_trust
 
 MOST_CLASSES = 100_000
 LARGEST_SIDE = 4096
+MOST_PROTOTYPE_BYTES = 1_000_000_000
+BROKEN = (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 
 
-def read_model(folder: Path) -> tuple[Net, ModelSpec, tuple[str, ...], dict[str, Any]]:
-    """The network, its input format, the names of its classes, and the config of its run."""
+def load_model(folder: Path | str, device: str = "auto") -> Model:
+    """A model from a run's folder or from `ProUD.save`; nothing in the files is ever executed."""
+    folder = Path(folder)
+    if folder.is_file():
+        raise UserError(f"{folder} is a file: a model is a folder with {WEIGHTS} and {DESCRIPTION}.")
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.")
+    if not (folder / DESCRIPTION).is_file():
+        unfinished = (folder / "run.json").is_file()
+        hint = "its training has not finished (continue with --resume)" if unfinished else "it is not a run's folder"
+        raise UserError(f"{folder} has no {DESCRIPTION}: {hint}.")
     try:
-        about = read_json(folder / "model.json")
-        if not isinstance(about, dict) or about.get("format") != MODEL_FORMAT:
-            raise ValueError(f"model.json is not of the format {MODEL_FORMAT}")
-        spec, classes = read_spec(about["spec"]), read_classes(about["classes"])
-        config = about.get("config", {})
-        if len(classes) != spec.classes or not isinstance(config, dict):
-            raise ValueError("its classes or its config are not ours")
-        expected = expected_tensors(spec)
-        tensors = read_tensors(folder / "model.safetensors", bytes_of(expected.values()))
-        check_tensors(tensors, expected)
-        net = build_net(spec, width=expected["head.direction"].shape[1])
-        net.load_state_dict(tensors)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
-        text = " ".join(str(error).split())[:500]
-        raise UserError(f"{folder} does not hold a model of this program: {text}") from error
-    return net, spec, classes, config
+        return read_model(folder, choose_device(device))
+    except BROKEN as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{folder} does not hold a valid model: {one_line(error, 500)}") from error
 
 
-def read_warnings(folder: Path) -> tuple[str, ...]:
-    """What the run said of itself when it ended."""
-    told = read_json(folder / "model.json").get("warnings", [])
-    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
-        raise UserError(f"{folder} does not hold a model of this program: its warnings are not ours")
-    return tuple(told)
+def read_model(folder: Path, device: torch.device) -> Model:
+    about = read_json(folder / DESCRIPTION)
+    if not isinstance(about, dict) or about.get("format") != MODEL_FORMAT:
+        raise ValueError(f"{DESCRIPTION} is not of the format {MODEL_FORMAT}")
+    spec, classes = read_spec(about["spec"]), read_classes(about["classes"])
+    config, warnings = about.get("config", {}), about.get("warnings", [])
+    if len(classes) != spec.classes or not isinstance(config, dict):
+        raise ValueError("classes or config are not valid")
+    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
+        raise ValueError("the warnings are not valid")
+    expected = expected_tensors(spec)
+    tensors = read_tensors(folder / WEIGHTS, bytes_of(expected.values()))
+    check_tensors(tensors, expected)
+    width = expected["head.direction"].shape[1]
+    net = build_net(spec, width=width)
+    net.load_state_dict(tensors)
+    trust, prototypes = read_trust(about.get("trust")), read_prototypes(folder, spec.classes, width)
+    return Model(net, spec, classes, config, device, trust, prototypes, tuple(warnings))
 
 
 def read_spec(given: Any) -> ModelSpec:
-    """Only networks that can be made from their name alone: `hf-hub:…` and `local-dir:…` would read something else."""
+    """Only networks that are built from their name alone: `hf-hub:…` and `local-dir:…` would read other files."""
     numbers = [float(value) for value in (*given["mean"], *given["std"])]
     if len(given["mean"]) != 3 or len(given["std"]) != 3 or not all(abs(n) < 1e4 for n in numbers):
         raise ValueError("mean and std are not three numbers each")
     mean, std = numbers[:3], numbers[3:]
     name, classes, size = given["name"], given["classes"], given["size"]
     if not isinstance(name, str) or type(classes) is not int or type(size) is not int or min(std) < 1e-4:
-        raise ValueError("its name, classes, size or std are not ours")
+        raise ValueError("name, classes, size or std are not valid")
     if not 0 < size <= LARGEST_SIDE or not 0 < classes <= MOST_CLASSES:
         raise ValueError("classes or size out of range")
-    if name != "digits" and not known_to_timm(name):
+    if name != "digits" and not is_timm_model(name):
         raise ValueError(f"there is no network {name[:100]!r}")
     own_share = float(given.get("own_share", 0.0))
     if not 0 <= own_share <= 1:
-        raise ValueError("its share of own statistics is not between 0 and 1")
+        raise ValueError("own_share is not between 0 and 1")
     square = given.get("square", "middle")
     if square not in SQUARES:
-        raise ValueError("how its pictures become squares is not known")
+        raise ValueError("square is not valid")
     return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), own_share, square)
 
 
-def known_to_timm(name: str) -> bool:
-    import timm
+def is_timm_model(name: str) -> bool:
+    import timm  # noqa: PLC0415
 
     return not set(name) & set(":/\\") and bool(timm.is_model(name))
 
 
 def read_classes(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ValueError("its classes are not a list of names")
+        raise ValueError("the classes are not a list of names")
     if len(set(given)) < len(given):
-        raise ValueError("two of its classes have the same name")
+        raise ValueError("two classes have the same name")
     return tuple(map(nfc, given))
 
 
-def expected_tensors(spec: ModelSpec) -> dict[str, torch.Tensor]:
-    """Names, shapes and types without memory, so that a made-up size costs nothing."""
+def expected_tensors(spec: ModelSpec) -> dict[str, Tensor]:
+    """Names, shapes and types, without memory: an invented size costs nothing."""
     try:
         with torch.device("meta"):
             return build_net(spec).state_dict()
-    except (
-        NotImplementedError,
-        RuntimeError,
-        UserError,
-    ):  # some networks compute with their weights while they are built
+    except (NotImplementedError, RuntimeError, UserError):  # some networks compute with their weights when built
         return build_net(spec).state_dict()
+
+
+def read_prototypes(folder: Path, classes: int, width: int) -> dict[str, Tensor] | None:
+    """None for methods without prototypes."""
+    path = folder / PROTOTYPES
+    if not path.is_file():
+        return None
+    found = read_tensors(path, MOST_PROTOTYPE_BYTES)
+    check_tensors(found, expected_prototypes(found, classes, width))
+    if not found["tau"] > 0:
+        raise ValueError("the temperature of the prototypes is not positive")
+    return found
+
+
+def expected_prototypes(names: Iterable[str], classes: int, width: int) -> dict[str, Tensor]:
+    """Names, shapes and types of prototypes.safetensors, without memory: a site has all its tensors or none."""
+    each, center = torch.empty(classes, width, device="meta"), torch.empty(width, device="meta")
+    present = torch.empty(classes, dtype=torch.bool, device="meta")
+    wanted = {"merged": each, "center": center, "tau": torch.empty(1, device="meta")}
+    for name in names:
+        _, slash, site = name.partition("/")
+        if slash:
+            wanted |= {f"site/{site}": each, f"present/{site}": present, f"center/{site}": center}
+        elif name.startswith("labeled"):
+            wanted |= {"labeled": each, "labeled_present": present}
+    return wanted

@@ -1,4 +1,4 @@
-"""Images of any number, decoded piece by piece: what is in memory at once stays small."""
+"""Any number of images, decoded piece by piece in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,41 +8,38 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from proud.config import Square
-from proud.data.light import LIGHT, without_light
-from proud.data.decode import BadFile, Source, bad_files_error, decode_all
+from proud.data.checks import DARKEST_USABLE, too_dark
+from proud.data.decode import BadFile, PixelFormat, Source, bad_files_error, decode_all
 from proud.errors import UserError
 
 PIECE = 2048
-DARK_SHARE = 0.1  # below it the dark ones may be lens caps and blank scans
+DARK_SHARE = 0.1  # fewer dark images may be lens caps and blank scans
 
 
 @dataclass
 class Reading:
-    """Which images to read, and how; once they are read, `bad` names those that could not be."""
+    """Which images to read, and how; afterwards `bad` names the unreadable ones."""
 
     sources: Sequence[Source]
-    side: int
+    pixels: PixelFormat
     skip_bad: bool = False
     progress: bool = False
     remedy: str = "--skip-bad"
-    square: Square = "middle"
     bad: list[BadFile] = field(default_factory=list)
 
     def pieces(self) -> Iterator[tuple[list[int], Tensor]]:
-        """Rows and pixels [N,3,side,side] of the readable images. All are looked at before anything is refused."""
+        """Rows and pixels [N,3,side,side] of the readable images. All are tried before any is refused."""
         dark: list[int] = []
         for start in range(0, max(len(self.sources), 1), PIECE):
             images, kept, bad = decode_all(
                 self.sources[start : start + PIECE],
-                self.side,
-                square=self.square,
+                self.pixels,
                 skip_bad=True,
                 progress=self.progress,
                 description="Reading images",
             )
             self.bad += bad
-            dark += [value for value in images.amax((1, 2, 3)).tolist() if 0 < value < LIGHT]
+            dark += [value for value in images.amax((1, 2, 3)).tolist() if 0 < value < DARKEST_USABLE]
             if (kept or not len(self.sources)) and (self.skip_bad or not self.bad):
                 yield [start + row for row in kept], images
         if self.bad and not self.skip_bad:
@@ -51,7 +48,7 @@ class Reading:
         if self.bad and not readable:
             raise none_readable(self.bad)
         if dark and len(dark) >= DARK_SHARE * readable:
-            warnings.warn(without_light(f"{len(dark)} of {readable} images", max(dark)), stacklevel=2)
+            warnings.warn(too_dark(f"{len(dark)} of {readable} images", max(dark)), stacklevel=2)
 
 
 def none_readable(bad: Sequence[BadFile]) -> UserError:

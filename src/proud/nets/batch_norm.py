@@ -1,28 +1,43 @@
-"""Batch norm in which every image also brings its own statistics: an unseen domain's are unlike those of training."""
+"""Everything about batch norm: blended with an image's own statistics, synchronised over processes, or evaluated with
+the statistics of the batch itself. No other file knows of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from proud.ops.norm import blended_statistics, own_statistics, pooled_statistics
+from proud.errors import UserError
+from proud.ops.norm import blended_statistics, image_statistics, pooled_statistics
+
+BatchNorm = nn.modules.batchnorm._BatchNorm
+Sum = Callable[[Tensor], Tensor]  # over processes, with gradient
+
+
+def has_batch_norm(network: nn.Module) -> bool:
+    return any(isinstance(module, BatchNorm) for module in network.modules())
+
+
+# ---- blended with an image's own statistics
 
 
 class BlendedBatchNorm(nn.BatchNorm2d):
-    """Normalises each image by a blend of the batch's (or running) statistics and, to a `share`, its own."""
+    """Normalises each image by a blend of the batch's (or running) statistics and, to a `share`, its own: those of an
+    unseen domain differ from those of training."""
 
     share: float = 0.0
-    shared: bool = False  # one batch over several processes
+    total: Sum | None = None  # set if several processes share a batch
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        own_mean, own_variance = own_statistics(wide)
+        own_mean, own_variance = image_statistics(wide)
         if self.training or self.running_mean is None or self.running_var is None:
             mean, variance, images = self._of_batch(own_mean, own_variance)
             if self.training:
-                remember(self, mean, variance, images * x[0, 0].numel())
+                update_running(self, mean, variance, images * x[0, 0].numel())
         else:
             mean, variance = self.running_mean, self.running_var
         mean, variance = blended_statistics(own_mean, own_variance, mean, variance, self.share)
@@ -34,17 +49,15 @@ class BlendedBatchNorm(nn.BatchNorm2d):
 
     def _of_batch(self, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor, int | Tensor]:
         """Mean, variance and number of images."""
-        if not (self.shared and self.training):
+        if self.total is None or not self.training:
             return *pooled_statistics(means, variances), len(means)
-        from proud.distributed.collectives import summed
-
-        images = summed(means.new_tensor(len(means)))
-        mean = summed(means.sum(0)) / images
-        return mean, summed((variances + (means - mean).square()).sum(0)) / images, images
+        images = self.total(means.new_tensor(len(means)))
+        mean = self.total(means.sum(0)) / images
+        return mean, self.total((variances + (means - mean).square()).sum(0)) / images, images
 
 
-class ActivationBehind(nn.Module):
-    """What timm's batch norms with an activation do with the normalised maps."""
+class WithActivation(nn.Module):
+    """timm's batch norms with an activation apply it, and drop blocks, after the normalisation."""
 
     act: nn.Module
     drop: nn.Module
@@ -53,13 +66,25 @@ class ActivationBehind(nn.Module):
         return self.act(self.drop(super().forward(x)))
 
 
-class BlendedBatchNormAct(ActivationBehind, BlendedBatchNorm):
+class BlendedBatchNormAct(WithActivation, BlendedBatchNorm):
     pass
 
 
+def blend_batch_norms(network: nn.Module, share: float) -> nn.Module:
+    """In place, for all 2-d batch norms; names and values of the weights stay."""
+    from timm.layers import BatchNormAct2d  # noqa: PLC0415
+
+    kinds = {nn.BatchNorm2d: BlendedBatchNorm, BatchNormAct2d: BlendedBatchNormAct}
+    for module in network.modules():
+        if type(module) in kinds:
+            module.__class__ = kinds[type(module)]
+            cast(BlendedBatchNorm, module).share = share
+    return network
+
+
 @torch.no_grad()
-def remember(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
-    """A batch's statistics, of so many values, into the running ones."""
+def update_running(norm: BatchNorm, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
+    """Running statistics from those of a batch of `count` values."""
     if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
         return
     norm.num_batches_tracked.add_(1)
@@ -68,13 +93,90 @@ def remember(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, variance: Tens
     norm.running_var.lerp_(variance.detach() * (count / (count - 1)), share)
 
 
-def blend_norms(network: nn.Module, share: float) -> nn.Module:
-    """In place, for all batch norms of images; names and values of the weights stay."""
-    from timm.layers import BatchNormAct2d
+# ---- synchronised over processes
 
-    kinds = {nn.BatchNorm2d: BlendedBatchNorm, BatchNormAct2d: BlendedBatchNormAct}
-    for module in network.modules():
-        if type(module) in kinds:
-            module.__class__ = kinds[type(module)]
-            cast(BlendedBatchNorm, module).share = share
-    return network
+
+def sync_batch_norms(network: nn.Module, total: Sum) -> None:
+    """In place; names and values of all weights stay, so a checkpoint fits any number of processes.
+
+    torch's own SyncBatchNorm on CUDA; on the CPU, where it has none, the same by sums over all processes.
+    """
+    from timm.layers import BatchNormAct2d, convert_sync_batchnorm  # noqa: PLC0415
+
+    norms = [module for module in network.modules() if isinstance(module, BatchNorm)]
+    blended = [norm for norm in norms if isinstance(norm, BlendedBatchNorm)]
+    for norm in blended:
+        norm.total = total
+    if blended and len(blended) == len(norms):
+        return
+    if blended:
+        raise UserError(
+            "This network has batch norms that cannot blend image statistics across processes: start it without "
+            "torchrun, or with --own-share 0."
+        )
+    if any(parameter.is_cuda for parameter in network.parameters()):
+        convert_sync_batchnorm(network)
+        return
+    kinds = {nn.BatchNorm1d: SyncedBatchNorm, nn.BatchNorm2d: SyncedBatchNorm, BatchNormAct2d: SyncedBatchNormAct}
+    for module in norms:
+        if type(module) not in kinds:
+            raise UserError(
+                f"This network's batch norm ({type(module).__name__}) cannot be synchronised on the CPU: start it "
+                "without torchrun."
+            )
+        module.__class__ = kinds[type(module)]
+        cast(SyncedBatchNorm, module).total = total
+
+
+class SyncedBatchNorm(BatchNorm):
+    """Statistics of the global batch: a mean, then a variance about it, from sums over all processes."""
+
+    total: Sum
+
+    def _check_input_dim(self, x: Tensor) -> None:
+        pass
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        dims = [0, *range(2, x.ndim)]
+        shape = [1, -1] + [1] * (x.ndim - 2)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        count = self.total(wide.new_tensor(x.numel() // x.shape[1]))
+        mean = self.total(wide.sum(dims)) / count
+        centred = wide - mean.view(shape)
+        variance = self.total(centred.square().sum(dims)) / count
+        if self.track_running_stats:
+            update_running(self, mean, variance, count.clamp_min(2))
+        out = centred * (variance + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            out = out * self.weight.view(shape) + self.bias.view(shape)
+        return out.to(x.dtype)
+
+
+class SyncedBatchNormAct(WithActivation, SyncedBatchNorm):
+    pass
+
+
+# ---- evaluation with the batch's statistics
+
+
+@contextmanager
+def evaluating(network: nn.Module, batch_statistics: bool = False) -> Iterator[None]:
+    """Evaluation mode, with the running statistics or with those of each batch. Restores the network.
+
+    A batch norm without running statistics uses the batch's in evaluation mode too, where processes that share the
+    network do not wait for each other.
+    """
+    was_training = network.training
+    network.eval()
+    norms = [module for module in network.modules() if isinstance(module, BatchNorm)] if batch_statistics else []
+    running = [(norm.running_mean, norm.running_var) for norm in norms]
+    for norm in norms:
+        norm.running_mean = norm.running_var = None
+    try:
+        yield
+    finally:
+        for norm, (mean, variance) in zip(norms, running, strict=True):
+            norm.running_mean, norm.running_var = mean, variance
+        network.train(was_training)

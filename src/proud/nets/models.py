@@ -16,17 +16,18 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor, nn
 
-from proud.config import Square
+from proud.config import NOTHING, Square
+from proud.data.decode import PixelFormat, stored_side
 from proud.errors import UserError
-from proud.nets.batch_norm import blend_norms
+from proud.nets.batch_norm import blend_batch_norms
 from proud.randomness import seed_for
 
-_GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's one generator: run by run
+_GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's global generator
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What is needed to build a network again: stored beside every saved model."""
+    """What is needed to build a network again, stored beside every saved model."""
 
     name: str  # "digits" or a timm name
     classes: int
@@ -34,13 +35,18 @@ class ModelSpec:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     own_share: float = 0.0  # of an image's own statistics in batch norm
-    square: Square = "middle"  # how pictures become squares
+    square: Square = "middle"  # how non-square images become square
+
+    @property
+    def pixels(self) -> PixelFormat:
+        """The format of stored images for this network."""
+        return PixelFormat(stored_side(self.size), self.square)
 
 
 class FirstConv2d(nn.Conv2d):
-    """A convolution of images, made fast on CUDA: cuDNN handles three input channels badly, and eight well.
+    """A convolution of images, faster on CUDA: cuDNN is slow with three input channels, and fast with eight.
 
-    While compiling, a 3×3 one is a matrix product with every pixel's 27 neighbours, padded to 32.
+    When compiled, a 3×3 convolution is a matrix product with every pixel's 27 neighbours, padded to 32.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,7 +69,7 @@ class FirstConv2d(nn.Conv2d):
 
 
 def specialize(backbone: nn.Module) -> nn.Module:
-    """Swap in the faster equivalent above where it applies. Names and values of the weights stay."""
+    """Replace first convolutions by the faster equivalent. Names and values of the weights stay."""
     for module in backbone.modules():
         if (
             type(module) is nn.Conv2d
@@ -100,7 +106,7 @@ class DigitsBackbone(nn.Module):
 class WeightNormLinear(nn.Module):
     """A linear layer whose weights are lengths times directions, one per class.
 
-    torch's own weight norm makes a new class for every layer, so that compiled code could not serve two runs.
+    torch's own weight norm makes a new class for every layer, so compiled code could not be reused by other runs.
     """
 
     def __init__(self, num_features: int, num_classes: int) -> None:
@@ -138,18 +144,19 @@ class Net(nn.Module):
         return features, self.head(features)
 
 
-def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:
+def model_spec(name: str, num_classes: int, size: int = 0, square: Square = "middle") -> ModelSpec:
+    """The input format of a network; size 0 is the network's own."""
     if name == "digits":
         half = (0.5, 0.5, 0.5)
-        return ModelSpec(name, num_classes, size or 32, half, half)
-    import timm
+        return ModelSpec(name, num_classes, size or 32, half, half, square=square)
+    import timm  # noqa: PLC0415
 
     try:
         config = timm.get_pretrained_cfg(name)
     except RuntimeError as error:
         name, _, tag = name.partition(".")
         there = timm.list_pretrained(f"{name}.*")[:20]
-        raise UserError(f"{name} has no weights {tag!r}. There are: {', '.join(there) or 'none'}.") from error
+        raise UserError(f"{name} has no weights {tag!r}. Available: {', '.join(there) or 'none'}.") from error
     if config is None and not timm.is_model(name):
         close = timm.list_models(f"*{name.split('.')[0]}*")[:5]
         hint = f" Did you mean one of: {', '.join(close)}?" if close else ""
@@ -157,13 +164,23 @@ def model_spec(name: str, num_classes: int, size: int | None) -> ModelSpec:
     mean = config.mean if config else (0.485, 0.456, 0.406)
     std = config.std if config else (0.229, 0.224, 0.225)
     side = config.input_size[-1] if config else 224
-    return ModelSpec(name, num_classes, size or side, tuple(mean), tuple(std))
+    return ModelSpec(name, num_classes, size or side, tuple(mean), tuple(std), square=square)
+
+
+def check_weights(name: str, size: int, weights: str) -> None:
+    """Before any image is decoded: can this network be built?"""
+    if name == "digits" and size % 16:
+        raise UserError(f"The digits net needs a --size that is a multiple of 16, got {size}.")
+    if name == "digits" and weights not in ("auto", NOTHING):
+        raise UserError("--weights FILE is for timm backbones; the digits net always starts from random weights.")
+    if weights not in ("auto", NOTHING) and not Path(weights).is_file():
+        raise UserError(f"--weights {weights}: no such file. Use `auto`, `none` or a safetensors file.")
 
 
 def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: str = "net", width: int = 0) -> Net:
     """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a safetensors file.
 
-    The number of features is found out unless `width` tells it.
+    The number of features is measured unless `width` is given.
     """
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "init", purpose))
@@ -174,30 +191,30 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
             if weights not in ("auto", "none"):
                 load_backbone(backbone, Path(weights))
             if spec.own_share:
-                blend_norms(backbone, spec.own_share)
+                blend_batch_norms(backbone, spec.own_share)
         return Net(backbone, width or count_features(backbone, spec), spec.classes)
 
 
 def count_features(backbone: nn.Module, spec: ModelSpec) -> int:
-    """By one image: not every timm model says truly how many it gives, nor takes images of every size."""
+    """Measured with one image: not every timm model states it correctly or accepts every image size."""
     was_training = backbone.training
     try:
         with torch.no_grad():
             features = backbone.eval()(torch.zeros(1, 3, spec.size, spec.size))
     except Exception as error:
         raise UserError(
-            f"{spec.name} cannot take images of {spec.size}×{spec.size} pixels ({_first_line(error)}): choose another "
-            "--size, or another --model."
+            f"{spec.name} does not accept images of {spec.size}×{spec.size} pixels ({_first_line(error)}): choose "
+            "another --size, or another --model."
         ) from error
     finally:
         backbone.train(was_training)
     if not isinstance(features, Tensor) or features.ndim != 2:
-        raise UserError(f"{spec.name} gives no single row of features per image: choose another --model.")
+        raise UserError(f"{spec.name} does not return one feature vector per image: choose another --model.")
     return features.shape[1]
 
 
 def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
-    import timm
+    import timm  # noqa: PLC0415
 
     create: Callable[..., nn.Module] = timm.create_model
     config = timm.get_pretrained_cfg(spec.name)
@@ -208,7 +225,7 @@ def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
             return create(spec.name, pretrained=pretrained, num_classes=0, **size)
     except Exception as error:
         if pretrained:
-            _timm_backbone(spec, pretrained=False)  # what is wrong with the size is not blamed on the download
+            _timm_backbone(spec, pretrained=False)  # an error of the size is not blamed on the download
         else:
             raise UserError(
                 f"{spec.name} cannot be built for images of {spec.size}×{spec.size} pixels ({_first_line(error)}): "
@@ -222,8 +239,8 @@ def _timm_backbone(spec: ModelSpec, pretrained: bool) -> nn.Module:
 
 @contextmanager
 def from_cache_without_network() -> Iterator[None]:
-    """Where there is no network, the hub's client would try again for most of a minute: only its cache is asked."""
-    from huggingface_hub import constants
+    """Offline, the hub's client would retry for most of a minute: use its cache only."""
+    from huggingface_hub import constants  # noqa: PLC0415
 
     before = constants.HF_HUB_OFFLINE
     try:
@@ -242,9 +259,9 @@ def _first_line(error: Exception) -> str:
 
 
 def load_backbone(backbone: nn.Module, path: Path) -> None:
-    """Load safetensors weights with torchvision's names; a final `fc.*` may be there and is not used."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """Load safetensors weights with torchvision's names; a final `fc.*` is ignored."""
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import load_file  # noqa: PLC0415
 
     if not path.is_file():
         raise UserError(f"--weights {path}: no such file.")
@@ -262,5 +279,5 @@ def load_backbone(backbone: nn.Module, path: Path) -> None:
         )
     broken = [key for key in wanted if key in found and not found[key].float().isfinite().all()]
     if broken:
-        raise UserError(f"--weights {path} holds numbers that are infinite or not a number (e.g. in {broken[0]}).")
+        raise UserError(f"--weights {path} has infinite or NaN values (e.g. in {broken[0]}).")
     backbone.load_state_dict({key: found[key].float() for key in wanted if key in found}, strict=False)

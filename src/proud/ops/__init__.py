@@ -1,4 +1,4 @@
-"""The paper's equations as pure functions: tensors in, tensors out; randomness is an argument."""
+"""The equations of the paper as pure functions on tensors; random numbers are arguments."""
 
 from proud.ops.augment import (
     AugmentDraw,
@@ -31,11 +31,9 @@ from proud.ops.prototypes import (
     PseudoLabels,
     cosine_distance,
     dapp,
-    dapp_streamed,
     hard_prototypes,
     merge_prototypes,
     nearest_prototype,
-    soft_prototypes,
     uncertainty,
 )
 from proud.ops.randaugment import (
@@ -67,7 +65,6 @@ __all__ = [
     "cosine_distance",
     "crop",
     "dapp",
-    "dapp_streamed",
     "dilated_kernel",
     "evaluation_view",
     "expected_mix",
@@ -91,7 +88,6 @@ __all__ = [
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",
-    "soft_prototypes",
     "to_unit",
     "ud_mix",
     "uncertainty",

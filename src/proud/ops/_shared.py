@@ -1,4 +1,4 @@
-"""What several files of `ops` need: precision kept under autocast, constants copied from the host once."""
+"""Shared helpers of `ops`: float32 arithmetic under autocast, cached device constants, broadcasting."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 
 def widen(x: Tensor) -> Tensor:
-    """The same values in float32 or better: half precision is too coarse for sums and small temperatures."""
+    """To float32 or wider: half precision is too coarse for sums and small temperatures."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def wide_matmul(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b in float32 or better, also inside an autocast region."""
+    """a @ b in float32 or wider, also inside an autocast region."""
     dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
     with torch.autocast(a.device.type, enabled=False):
         return a.to(dtype) @ b.to(dtype)
@@ -24,7 +24,7 @@ def wide_matmul(a: Tensor, b: Tensor) -> Tensor:
 def constant(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:
     """[n] values in the dtype and on the device of `like`.
 
-    Copied to the device once and kept; a compiler folds them itself, and must not see the cache.
+    Cached per dtype and device; under a compiler, which folds constants itself, the cache is bypassed.
     """
     if isinstance(values, Tensor):
         return values.to(like)
@@ -40,12 +40,12 @@ def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.devic
 
 
 def per_channel(values: Sequence[float] | Tensor, like: Tensor) -> Tensor:
-    """[C] -> [C,1,1], to broadcast over images."""
+    """[C] -> [C,1,1] for broadcasting over images."""
     return constant(values, like).reshape(-1, 1, 1)
 
 
 def per_sample(values: Tensor, like: Tensor) -> Tensor:
-    """[N] -> [N,1,...], to broadcast over samples of any shape; a scalar stays one."""
+    """[N] -> [N,1,...] for broadcasting over samples of any shape; a scalar stays a scalar."""
     return values.reshape(values.shape + (1,) * (like.ndim - 1)) if values.ndim else values
 
 

@@ -1,4 +1,4 @@
-"""Augmentations of whole batches, each image with its own parameters, all of them handed in."""
+"""Batch augmentation with separate parameters per image, passed as arguments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 from proud.ops._shared import GREY, constant, grey_of, per_channel, per_sample
 
 _YIQ = np.array([GREY, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)])
-_CHROMA = tuple((np.eye(3) - np.array(GREY)).flatten().tolist())  # I - L, what is left without the luma
-# The generator of hue rotation: I turns into Q, Q into -I, and the luma Y stays. Red moves towards yellow.
+_CHROMA = tuple((np.eye(3) - np.array(GREY)).flatten().tolist())  # I - L, the projection to chroma
+# generator of the hue rotation: I to Q, Q to -I, luma Y fixed; red moves towards yellow
 _HUE_TURN = tuple((np.linalg.inv(_YIQ) @ np.array([[0, 0, 0], [0, 0, 1], [0, -1, 0]]) @ _YIQ).flatten().tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class AugmentDraw:
-    """One augmented view of N images."""
+    """Parameters of one augmented view of N images."""
 
     top: Tensor  # [N] int64, crop offset
     left: Tensor  # [N] int64
@@ -32,7 +32,7 @@ class AugmentDraw:
     gray: Tensor  # [N] bool
 
     def slice(self, rows: slice) -> AugmentDraw:
-        """The draw of some of the images."""
+        """The draw of a slice of the images."""
         return AugmentDraw(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
@@ -57,32 +57,32 @@ def augment_draw(
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
-    """The size x size window at each image's own offset. [N,C,S,S], [N], [N] -> [N,C,size,size], any dtype."""
+    """A size x size window per image at its offset. [N,C,S,S], [N], [N] -> [N,C,size,size], any dtype."""
     steps = torch.arange(size, device=images.device)
     return _gather_pixels(images, top.unsqueeze(-1) + steps, left.unsqueeze(-1) + steps)
 
 
 def center_crop(images: Tensor, size: int) -> Tensor:
-    """The window at margin // 2. [N,C,S,S] -> [N,C,size,size]."""
+    """Centre crop. [N,C,S,S] -> [N,C,size,size]."""
     top, left = ((side - size) // 2 for side in images.shape[-2:])
     return images[..., top : top + size, left : left + size]
 
 
 def flip(x: Tensor, mask: Tensor) -> Tensor:
-    """Left and right exchanged where the mask is set. [N,C,H,W], [N] -> [N,C,H,W]."""
+    """Horizontal flip where the mask is set. [N,C,H,W], [N] -> [N,C,H,W]."""
     return torch.where(per_sample(mask, x), x.flip(-1), x)
 
 
 def grayscale(x: Tensor, mask: Tensor) -> Tensor:
-    """Every channel becomes the grey value where the mask is set. [N,3,H,W], [N] -> [N,3,H,W]."""
+    """Convert to grey where the mask is set. [N,3,H,W], [N] -> [N,3,H,W]."""
     return torch.where(per_sample(mask, x), grey_of(x), x)
 
 
 def color_jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
     """One affine colour map per image, clamped to [0, 1]. [N,3,H,W] in [0, 1], [N] each -> [N,3,H,W].
 
-    Brightness scales, contrast blends with the mean grey, saturation with the grey, hue turns the YIQ chroma. Unlike
-    torchvision: always in this order, clamped once at the end, hue in YIQ instead of HSV.
+    Brightness scales, contrast blends with the mean grey, saturation with the grey image, hue rotates the YIQ chroma.
+    Unlike torchvision: always in this order, clamped once at the end, hue in YIQ instead of HSV.
     """
     matrix, offset = _jitter_map(x, brightness, contrast, saturation, hue)
     columns = matrix[..., None, None].unbind(2)  # three of [N,3,1,1]
@@ -101,7 +101,7 @@ def normalize(x: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | 
 
 
 def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Bytes 0..255 to numbers in [0, 1]."""
+    """Scale bytes 0..255 to [0, 1]."""
     return images / 255 if dtype == torch.float32 else images.to(dtype) / 255
 
 
@@ -136,7 +136,7 @@ def evaluation_view(
 
 def _gather_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """out[n,c,i,j] = images[n, c, rows[n,i], columns[n,j]]. [N,C,S,S], [N,h], [N,w] -> [N,C,h,w]."""
-    places = (rows * images.shape[-1]).unsqueeze(-1) + columns.unsqueeze(-2)  # [N,h,w] in the flat image
+    places = (rows * images.shape[-1]).unsqueeze(-1) + columns.unsqueeze(-2)  # [N,h,w], indices into the flat image
     picked = images.flatten(2).gather(2, places.flatten(1).unsqueeze(1).expand(-1, images.shape[1], -1))
     return picked.unflatten(2, places.shape[1:])
 
@@ -144,7 +144,7 @@ def _gather_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def _jitter_map(
     x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The colour map's matrices and grey offsets. [N,3,H,W], [N]... -> [N,3,3], [N].
+    """Matrices and grey offsets of the colour map. [N,3,H,W], [N]... -> [N,3,3], [N].
 
     Grey colours are fixed points of saturation and hue, which act on the chroma alone: with the luma projection
     L = 1 w^T, the matrix is b c (L + s (cos (I - L) + sin G)) and the offset b (1 - c) times the mean grey.

@@ -1,4 +1,4 @@
-"""Pseudo-labels on which prototypes and classifier decide together, with classes about as frequent as expected."""
+"""Pseudo-labels from prototypes and classifier together, with class frequencies close to a prior."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LEAST = 1e-6
 
 
 def class_mix(labels: Tensor, classes: int) -> Tensor:
-    """The classes' shares among the labels. [N] -> [K]."""
+    """Class distribution of the labels. [N] -> [K]."""
     one = torch.ones_like(labels, dtype=torch.float32)
     return one.new_zeros(classes).index_add_(0, labels, one) / max(1, len(labels))
 
 
 def expected_mix(labels: Tensor, classes: int, even: bool) -> Tensor:
-    """How often classes are expected to come up in other domains: as in the labels, or all alike. [N] -> [K]."""
+    """Class prior for other domains: that of the labels, or uniform if `even`. [N] -> [K]."""
     mix = class_mix(labels, classes)
     return torch.full_like(mix, 1 / classes) if even else mix
 
@@ -37,17 +37,17 @@ def consensus(
     known: Tensor | None = None,
     reduce: Callable[[Tensor], Tensor] = lambda total: total,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Labels, their uncertainty in nats, and the share of views that find the label alone. [R,N,K], [R,N,K] -> [N] x 3.
+    """Labels, uncertainty in nats, and share of views that predict the label. [R,N,K], [R,N,K] -> [N] x 3.
 
-    A view's opinion is softmax(-dist / tau + classifier log p) over the present classes, the image's the mean of its
-    views'. With `balance`, classes that come up more often in the domain than in `prior` [K] are held back: three
-    rounds of p_k (prior_k / mean p_k)^balance. Where `known` [N] holds a class and not -1, it is the label, without
-    uncertainty, and counts as that class. `reduce` adds sums over processes.
+    A view predicts softmax(-dist / tau + classifier log p) over the present classes, an image the mean over its views.
+    With `balance`, classes more frequent in the domain than in `prior` [K] are down-weighted: three rounds of
+    p_k (prior_k / mean p_k)^balance. A class in `known` [N] (-1: unknown) becomes the label, with zero uncertainty,
+    and counts in the frequencies. `reduce` sums over processes.
     """
     scores = -widen(distances) / tau + classifier * widen(probs).clamp_min(_LEAST).log()
-    opinions = scores.masked_fill(~present, torch.finfo(scores.dtype).min).softmax(-1)
-    mean = opinions.mean(0)
-    if known is not None:  # no rounds change it, and it counts in them
+    views = scores.masked_fill(~present, torch.finfo(scores.dtype).min).softmax(-1)
+    mean = views.mean(0)
+    if known is not None:  # one-hot: unchanged by the rounds, but counted in them
         stated = torch.nn.functional.one_hot(known.clamp_min(0), mean.shape[-1]).to(mean.dtype)
         mean = torch.where((known >= 0)[:, None], stated, mean)
     if balance:
@@ -58,4 +58,4 @@ def consensus(
             mean = mean * (prior.clamp_min(_LEAST) / share.clamp_min(_LEAST)) ** balance
             mean = mean / mean.sum(-1, keepdim=True).clamp_min(torch.finfo(mean.dtype).tiny)
     labels, uncertainty = mean.argmax(-1), torch.special.entr(mean).sum(-1)
-    return labels, uncertainty, (opinions.argmax(-1) == labels).to(mean.dtype).mean(0)
+    return labels, uncertainty, (views.argmax(-1) == labels).to(mean.dtype).mean(0)

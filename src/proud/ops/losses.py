@@ -1,4 +1,4 @@
-"""The losses: Eq. 4 and the cross-entropies of mixed targets. All are means over the batch."""
+"""Losses: Eq. 4 and cross-entropies of mixed targets, all as means over the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def prototype_merging_loss(
 ) -> Tensor:
     """Eq. 4 as a mean: cross-entropy of softmax(-dist(feature, C-bar) / tau). [N,d], [N], [K,d], weights [N] -> scalar.
 
-    The paper's tau is 1."""
+    The paper uses tau = 1."""
     logits = -cosine_distance(features, prototypes) / tau
     if weights is None:
         return F.cross_entropy(logits, labels)
@@ -25,10 +25,10 @@ def prototype_merging_loss(
 
 
 def log_class_mix(labels: Tensor, classes: int, least: float = 0.1) -> Tensor:
-    """Logarithms of the classes' shares among the labels, to be added to logits in a loss over such images. [N] -> [K].
+    """Log class prior of the labels, to add to logits in the loss: logit adjustment (Menon et al. 2021). [N] -> [K].
 
-    A network trained under it does not take rare classes to be rare elsewhere (Menon et al. 2021). Rarer than `least`
-    times an even share is treated as that.
+    The network then does not carry the class prior of the labels over to other domains. Priors are clamped to at least
+    `least` times the uniform prior.
     """
     return class_mix(labels, classes).clamp_min(least / classes).log()
 

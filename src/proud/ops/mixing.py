@@ -1,4 +1,4 @@
-"""SampleMatch, UDMix (Eq. 6, 7) and feature mixup. Every draw is a uniform number handed in."""
+"""SampleMatch, UDMix (Eq. 6, 7) and feature mixup. Uniform random numbers are arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLE_CELLS = 16384
 
 @dataclass(frozen=True, eq=False)
 class ClassIndex:
-    """Where the rows of each class are: class k owns order[start[k] : start[k] + count[k]]."""
+    """Rows by class: those of class k are order[start[k] : start[k] + count[k]]."""
 
     order: Tensor  # [N] int64, row numbers sorted by class
     start: Tensor  # [K] int64
@@ -41,37 +41,37 @@ def ud_mix(x_labeled: Tensor, x_unlabeled: Tensor, ratio: Tensor) -> Tensor:
 
 
 def class_index(labels: Tensor, num_classes: int) -> ClassIndex:
-    """The labeled domain's rows by class, built once. [N] -> ClassIndex."""
+    """Index of the labeled rows by class. [N] -> ClassIndex."""
     if bool(((labels < 0) | (labels >= num_classes)).any()):
-        raise ValueError(f"labels must lie in 0..{num_classes - 1}, found {int(labels.min())}..{int(labels.max())}")
+        raise ValueError(f"labels must be in 0..{num_classes - 1}, found {int(labels.min())}..{int(labels.max())}")
     count = torch.bincount(labels, minlength=num_classes)
     missing = (count == 0).nonzero().flatten().tolist()
     if missing:
         raise ValueError(
-            f"the labeled domain has no sample of class {', '.join(map(str, missing))}: "
-            "a pseudo-label whose class the labeled domain lacks is impossible by construction, so give it one"
+            f"the labeled domain has no image of class {', '.join(map(str, missing))}: "
+            "SampleMatch needs at least one image of every class"
         )
     return ClassIndex(torch.argsort(labels, stable=True), count.cumsum(0) - count, count)
 
 
 def sample_match(labels: Tensor, index: ClassIndex, uniform: Tensor) -> Tensor:
-    """SampleMatch: a row of the labeled domain of the same class, the floor(uniform count)-th. [N], [N] -> [N]."""
+    """SampleMatch: a labeled row of the same class, the floor(uniform count)-th of it. [N], [N] -> [N]."""
     count = index.count[labels]
     offset = (uniform * count).long().minimum(count - 1)
     return index.order[index.start[labels] + offset]
 
 
 def mixup(features: Tensor, partner: Tensor, ratio: Tensor, among: Tensor | None = None) -> Tensor:
-    """Feature mixup: ratio z + (1 - ratio) z[partner], partners `among` others if given. [N,d], [N] -> [N,d]."""
+    """Feature mixup: ratio z + (1 - ratio) z[partner], or `among`[partner] if given. [N,d], [N] -> [N,d]."""
     partners = (features if among is None else among)[partner]
     return torch.lerp(partners, features, per_sample(ratio.to(features.dtype), features))
 
 
 def beta_quantile(uniform: Tensor, a: float) -> Tensor:
-    """Quantile of Beta(a, a), a >= 0.1: a uniform draw becomes a Beta draw, to about 1e-5. Any shape, kept.
+    """Quantile of Beta(a, a), a >= 0.1, accurate to about 1e-5: turns uniform draws into Beta draws. Any shape.
 
-    Linear in a table over logit(uniform), where the quantile is smooth up to both ends. The table is made on the
-    host at the first call for each a, dtype and device; call it where draws are made, outside compiled code.
+    Linear interpolation in a table over logit(uniform), where the quantile is smooth up to both ends. The table is
+    computed on the host at the first call for each a, dtype and device; do not call it in compiled code.
     """
     wide = widen(uniform)
     table = _beta_table(a, wide.dtype, wide.device)
@@ -83,8 +83,8 @@ def beta_quantile(uniform: Tensor, a: float) -> Tensor:
 
 @lru_cache
 def _beta_table(a: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Quantiles at equal steps of the logit, mirrored about 1/2, ending in exactly 0 and 1."""
-    from scipy.special import betaincinv
+    """Quantiles at equal steps of the logit, symmetric about 1/2, with ends exactly 0 and 1."""
+    from scipy.special import betaincinv  # noqa: PLC0415
 
     logits = np.linspace(-_LOGIT_LIMIT, 0, _TABLE_CELLS // 2 + 1)
     lower = betaincinv(a, a, 1 / (1 + np.exp(-logits)))

@@ -1,6 +1,6 @@
-"""NoiseMix, the supplementary's Algorithm 1: random convolutions blended into an image, step after step.
+"""NoiseMix, Algorithm 1 of the supplementary material: random convolutions blended into an image, layer by layer.
 
-Every kernel lies in a frame of one size, so that no shape depends on what was drawn.
+Every kernel is embedded in a frame of fixed size, so that no shape depends on the draw.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from torch import Tensor
 from proud.ops._shared import constant, per_channel, per_sample, wide_matmul, widen
 from proud.ops.augment import normalize
 
-_LEAST_VARIANCE = 1e-10  # a constant image has no spread to divide by
+_LEAST_VARIANCE = 1e-10  # for constant images
 _TOEPLITZ_PIXELS = 32 * 32
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseMixDraw:
-    """All that is random in one NoiseMix of N images: P layers shared by the batch, the rest per image."""
+    """The random part of one NoiseMix of N images: P layers shared by the batch, the rest per image."""
 
     invert_first: Tensor  # [N] bool
     invert_last: Tensor  # [N] bool
-    weights: Tensor  # [P,3,3,m,m] in (-1, 1), of which a layer uses kernel_size x kernel_size
+    weights: Tensor  # [P,3,3,m,m] in (-1, 1); a layer uses kernel_size x kernel_size of them
     kernel_size: Tensor  # [P] int64 in 1..m
     dilation: Tensor  # [P] int64
     ratio: Tensor  # [P], lambda_p
     noise: Tensor  # [P,N,3,H,W] standard normal
 
     def slice(self, rows: slice) -> NoiseMixDraw:
-        """The draw of some of the images."""
+        """The draw of a slice of the images."""
         return replace(
             self,
             invert_first=self.invert_first[rows],
@@ -69,10 +69,10 @@ def noise_mix_draw(
 
 
 def dilated_kernel(weights: Tensor, kernel_size: Tensor, dilation: Tensor, max_dilation: int = 2) -> Tensor:
-    """The k x k corner of the weights in U(-b, b), b = 1/sqrt(3 k^2), spread by the dilation in a frame of zeros.
+    """The k x k corner of the weights scaled to U(-b, b), b = 1/sqrt(3 k^2), dilated and embedded in a frame of zeros.
 
-    [...,C,C,m,m], [...], [...] -> [...,C,C,M,M], M = max_dilation (m - 1) + 1. Placed so that `same_convolution` with
-    it is the dilated convolution with padding 'same', which pads even kernels by one more at the end.
+    [...,C,C,m,m], [...], [...] -> [...,C,C,M,M], M = max_dilation (m - 1) + 1. Positioned so that `same_convolution`
+    is the dilated convolution with padding 'same', where even kernels are padded by one more at the end.
     """
     channels, side = weights.shape[-3], weights.shape[-1]
     frame = max_dilation * (side - 1) + 1
@@ -84,16 +84,16 @@ def dilated_kernel(weights: Tensor, kernel_size: Tensor, dilation: Tensor, max_d
     tap = tap[..., None, None, :, None]
     rows = weights.gather(-2, tap.expand(*weights.shape[:-2], frame, side))
     taps = rows.gather(-1, tap.mT.expand(*rows.shape[:-1], frame))
-    # the bound's square root at each used row and column: their product is the bound, and zero elsewhere
+    # square root of the bound at each used row and column: the product is the bound, and zero elsewhere
     root = used * (channels**0.5 * (last + 1).to(weights.dtype)).rsqrt()
     root = root[..., None, None, :, None]
     return taps * root * root.mT
 
 
 def same_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Tensor:
-    """Zero-padded cross-correlation that keeps the size, for kernels as large as the image. [N,C,H,W], [C,C,M,M].
+    """Zero-padded cross-correlation of the same size, for kernels as large as the image. [N,C,H,W], [C,C,M,M].
 
-    `coarse` allows factors in bfloat16 (sums stay float32), which is faster on a GPU for small images.
+    `coarse` allows bfloat16 factors with float32 sums: faster on a GPU for small images.
     """
     wide = widen(x)
     if x.is_cuda and x.shape[-2] * x.shape[-1] <= _TOEPLITZ_PIXELS:
@@ -110,10 +110,10 @@ def noise_mix(
     noise_as_variance: bool = False,
     coarse: bool = False,
 ) -> Tensor:
-    """Algorithm 1 on normalised images, [N,3,H,W] -> [N,3,H,W]. sigma is the noise's std, or its variance if told."""
+    """Algorithm 1 on normalised images, [N,3,H,W] -> [N,3,H,W]. sigma: standard deviation or variance of the noise."""
     out = widen(x)
     scale = sigma**0.5 if noise_as_variance else sigma
-    inverted = _inverse_offset(mean, std, out) - out  # 1 - pixel, seen normalised
+    inverted = _inverse_offset(mean, std, out) - out  # 1 - pixel, normalised
     out = torch.where(per_sample(draw.invert_first, out), inverted, out)
     kernels = dilated_kernel(draw.weights.to(out.dtype), draw.kernel_size, draw.dilation)
     for kernel, ratio, noise in zip(kernels, draw.ratio.to(out.dtype), draw.noise, strict=True):
@@ -136,11 +136,11 @@ def _standardize(x: Tensor) -> Tensor:
 
 
 def _toeplitz_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Tensor:
-    """One product with the [CHW,CHW] matrix of the convolution: fastest on a GPU for small images."""
+    """One product with the [CHW,CHW] matrix of the convolution: fast on a GPU for small images."""
     channels, height, width = x.shape[1:]
     side = kernel.shape[-1]
     before, after = (side - 1) // 2, side // 2
-    # Tap t of the frame, grown or cut to every distance two pixels can have: H - 1 before and after its centre.
+    # the frame, padded or cropped to every possible offset of two pixels: H - 1 on both sides of its centre
     taps = F.pad(kernel, (width - 1 - before, width - 1 - after, height - 1 - before, height - 1 - after))
     windows = taps.unfold(2, height, 1).unfold(3, width, 1)  # [out, in, H-1-y, W-1-x, y', x'] at y'-y, x'-x
     size = channels * height * width
@@ -152,7 +152,7 @@ def _toeplitz_convolution(x: Tensor, kernel: Tensor, coarse: bool = False) -> Te
 
 
 def _fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
-    """A product of spectra, padded so that nothing wraps around onto the image."""
+    """A product of spectra, padded against wrap-around."""
     height, width = x.shape[-2:]
     side = kernel.shape[-1]
     before, after = (side - 1) // 2, side // 2
@@ -164,7 +164,7 @@ def _fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _complex_product(spectrum: Tensor, response: Tensor) -> Tensor:
-    """Σ_in spectrum · conj(response), channel by channel: fastest on a CPU. [N,in,h,w], [out,in,h,w] -> [N,out,h,w]."""
+    """Σ_in spectrum · conj(response), channel by channel: fast on a CPU. [N,in,h,w], [out,in,h,w] -> [N,out,h,w]."""
     response = response.conj()
     out = spectrum[:, 0:1] * response[:, 0]
     for channel in range(1, spectrum.shape[1]):
@@ -173,13 +173,13 @@ def _complex_product(spectrum: Tensor, response: Tensor) -> Tensor:
 
 
 def _real_product(spectrum: Tensor, response: Tensor) -> Tensor:
-    """The same in real numbers, which a compiler fuses into one kernel."""
+    """The same in real arithmetic, which a compiler fuses into one kernel."""
     (a, b), (c, d) = torch.view_as_real(spectrum).unsqueeze(1).unbind(-1), torch.view_as_real(response).unbind(-1)
     return torch.view_as_complex(torch.stack([(a * c + b * d).sum(2), (b * c - a * d).sum(2)], -1))
 
 
 def _fft_size(least: int) -> int:
-    """The next even size without prime factors above 5, which transforms fast."""
+    """The next even size without prime factors above 5, for a fast transform."""
     size = least + least % 2
     while not _is_smooth(size):
         size += 2

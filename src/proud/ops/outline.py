@@ -1,4 +1,4 @@
-"""Line drawings of images: what is left of them is shape."""
+"""Line drawings of images, which keep only shape."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STEEPNESS = 6.0
 
 
 def random_outline(x: Tensor, uniform: Tensor, share: float, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """A share of the images as line drawings, the others as they are. [N,3,S,S], [N,2] -> [N,3,S,S].
+    """Turn a random share of the images into line drawings. [N,3,S,S], [N,2] -> [N,3,S,S].
 
-    The images are normalised with mean and std, before and after. `uniform` holds, per image: whether, how sparse.
+    Input and output are normalised with mean and std. `uniform` holds, per image: the selection and the sparsity.
     """
     pixels = torch.addcmul(per_channel(mean, x), x, per_channel(std, x))
     drawn = normalize(outline(pixels, 2 * uniform[:, 1]).expand_as(x), mean, std)
@@ -26,9 +26,9 @@ def random_outline(x: Tensor, uniform: Tensor, share: float, mean: Sequence[floa
 
 
 def outline(x: Tensor, threshold: Tensor) -> Tensor:
-    """Dark lines on white where the smoothed grey image is steep. [N,3,S,S], [N] -> [N,1,S,S] in [0, 1].
+    """Dark lines on white at the edges of the smoothed grey image. [N,3,S,S], [N] -> [N,1,S,S] in [0, 1].
 
-    A pixel is dark when its slope is above the image's mean slope by more than `threshold` standard deviations.
+    A pixel is dark if its gradient exceeds the mean of the image by more than `threshold` standard deviations.
     """
     grey = grey_of(x)
     for _ in range(max(1, round(x.shape[-1] / 56))):

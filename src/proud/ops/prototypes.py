@@ -29,11 +29,6 @@ class PseudoLabels:
     agreement: Tensor | None = None  # [N]: share of the views that find the label by themselves
 
 
-def soft_prototypes(features: Tensor, probs: Tensor) -> Tensor:
-    """Eq. 1: means of unit features weighted by class probabilities. [N,d], [N,K] -> [K,d]."""
-    return _means(*_class_sums(features, probs)).to(torch.promote_types(features.dtype, probs.dtype))
-
-
 def cosine_distance(features: Tensor, prototypes: Tensor) -> Tensor:
     """dist = 1 - cos, in [0, 2]; 1 to a zero vector. [N,d], [K,d] -> [N,K]."""
     cosine = wide_matmul(_unit(features), _unit(prototypes).mT)
@@ -59,35 +54,23 @@ def uncertainty(distances: Tensor, tau: float | Tensor, present: Tensor | None =
     return _ensemble_uncertainty(distances.unsqueeze(0), tau, present)
 
 
-def dapp(features: Tensor, probs: Tensor, tau: float | Tensor, known: Tensor | None = None) -> PseudoLabels:
-    """DaPP over R views: soft prototypes, labels, hard prototypes, labels again. [R,N,d], [R,N,K].
-
-    The views vote without a temperature; tau shapes the uncertainty alone. Where `known` [N] holds a class and not -1,
-    it is the label in every step, without uncertainty.
-    """
-    features, probs = widen(features), widen(probs)
-    rows = features.flatten(0, 1)
-    soft = soft_prototypes(rows, _known_probs(probs, known).flatten(0, 1))
-    first = _known_labels(_vote(cosine_distance(features, soft)), known)
-    hard, present = hard_prototypes(rows, first.repeat(len(features)), probs.shape[-1])
-    labels, entropy, agreement = _decide(cosine_distance(features, hard), tau, present, known)
-    return PseudoLabels(labels, entropy, hard, present, agreement)
-
-
 def _identity(x: Tensor) -> Tensor:
     return x
 
 
 @torch.no_grad()
-def dapp_streamed(
+def dapp(
     chunks: Chunks,
     tau: float | Tensor,
     reduce: Callable[[Tensor], Tensor] = _identity,
     known: Tensor | None = None,
 ) -> PseudoLabels:
-    """`dapp` in three passes over chunks ([R,n,d], [R,n,K]), of which only sums and counts are kept.
+    """DaPP over R views: soft prototypes, labels, hard prototypes, labels again.
 
-    `chunks()` starts a pass; `reduce` adds a sum over processes, each of which then keeps its own images' labels.
+    Three passes over chunks ([R,n,d], [R,n,K]), of which only sums and counts are kept. `chunks()` starts a pass;
+    `reduce` adds a sum over processes, each of which keeps its own images' labels. The views vote without a
+    temperature; tau shapes the uncertainty alone. Where `known` [N] holds a class and not -1, it is the label in every
+    step, without uncertainty.
     """
 
     def pieces() -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:

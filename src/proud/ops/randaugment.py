@@ -1,7 +1,7 @@
-"""RandAugment and Cutout as FixMatch uses them, for a whole batch: every image gets its own operations.
+"""RandAugment and Cutout of FixMatch on a whole batch, with different operations per image.
 
-Sohn et al. 2020, appendix; Cubuk et al. 2019; DeVries and Taylor 2017. Nothing branches on a value and no shape depends
-on one: what was drawn selects among images that are all computed.
+Sohn et al. 2020, appendix; Cubuk et al. 2019; DeVries and Taylor 2017. No control flow and no shape depends on values:
+all operations are computed, and the draw selects among the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proud.ops._shared import grey_of, per_sample, wide_matmul
 
-RAND_AUGMENT_UNIFORMS = 6  # two operations (which, how much) and the place of the cutout
+RAND_AUGMENT_UNIFORMS = 6  # two operations (kind, magnitude) and the position of the cutout
 RANDOM_WARP_UNIFORMS = 6
 RAND_AUGMENT_OPS = (
     "identity",
@@ -36,7 +36,7 @@ RAND_AUGMENT_OPS = (
 def rand_augment(x: Tensor, uniform: Tensor) -> Tensor:
     """Two random operations per image, the geometric ones first, then Cutout. [N,3,S,S] in [0, 1], [N,6] -> [N,3,S,S].
 
-    `uniform` holds, per image: operation, magnitude, operation, magnitude, row and column of the cutout's centre.
+    `uniform` holds, per image: operation, magnitude, operation, magnitude, row and column of the cutout centre.
     """
     last = len(RAND_AUGMENT_OPS) - 1
     slots = [((u[:, 0] * (last + 1)).long().clamp(0, last), u[:, 1]) for u in uniform[:, :4].split(2, 1)]
@@ -50,7 +50,7 @@ def rand_augment(x: Tensor, uniform: Tensor) -> Tensor:
 
 
 def affine_matrix(operation: Tensor, magnitude: Tensor) -> Tensor:
-    """Where each output point is read from, in coordinates -1..1 (x, y, 1); the unit matrix if not geometric.
+    """Sampling matrix in coordinates -1..1 (x, y, 1); the identity if the operation is not geometric.
 
     Rotation up to 30 degrees about the centre; shear up to 0.3, fixed at the top or left edge; translation up to 0.3
     of the side. [N] operation, [N] in [0, 1] -> [N,3,3].
@@ -61,7 +61,7 @@ def affine_matrix(operation: Tensor, magnitude: Tensor) -> Tensor:
 
     angle = amount("rotate", pi / 6)
     shear_x, shear_y = amount("shear_x", 0.3), amount("shear_y", 0.3)
-    # at most one of these is not zero, so their effects may be added up
+    # at most one of these is nonzero, so their effects add up
     top = torch.stack([angle.cos(), shear_x - angle.sin(), shear_x + 2 * amount("translate_x", 0.3)], 1)
     middle = torch.stack([shear_y + angle.sin(), angle.cos(), shear_y + 2 * amount("translate_y", 0.3)], 1)
     zero = torch.zeros_like(angle)
@@ -69,10 +69,10 @@ def affine_matrix(operation: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def random_warp(x: Tensor, uniform: Tensor, strength: float) -> Tensor:
-    """Each image turned, zoomed, sheared and shifted; beyond its edge it goes on as at the edge. [N,C,S,S], [N,6].
+    """Random rotation, scaling, shear and translation per image, with border padding. [N,C,S,S], [N,6].
 
-    With strength 1: turned by up to 30 degrees, zoomed by up to 1.5 either way, sheared by up to 0.3, shifted by up to
-    an eighth of its side.
+    With strength 1: rotation up to 30 degrees, scaling by up to 1.5 either way, shear up to 0.3, translation up to an
+    eighth of the side.
     """
     turn, zoom, shear_x, shear_y, shift_x, shift_y = (strength * (2 * uniform - 1)).unbind(-1)
     scale, angle = 1.5**zoom, turn * pi / 6
@@ -84,16 +84,16 @@ def random_warp(x: Tensor, uniform: Tensor, strength: float) -> Tensor:
 
 
 def warp(x: Tensor, matrix: Tensor, padding: str = "zeros") -> Tensor:
-    """Each image resampled bilinearly, black outside unless said otherwise. [N,C,S,S], [N,3,3] -> [N,C,S,S]."""
+    """Bilinear resampling per image, by default with zero padding. [N,C,S,S], [N,3,3] -> [N,C,S,S]."""
     grid = F.affine_grid(matrix[:, :2].to(x.dtype), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, padding_mode=padding, align_corners=False)
 
 
 def photometric(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
-    """The image's photometric operation, if it has one. [N,3,S,S], [N], [N] in [0, 1] -> [N,3,S,S].
+    """The photometric operation of each image, if any. [N,3,S,S], [N], [N] in [0, 1] -> [N,3,S,S].
 
-    Brightness, contrast, colour and sharpness keep 5 % to 95 % of the image and take the rest from black, its mean
-    grey, its grey version or its smoothed version.
+    Brightness, contrast, colour and sharpness blend 5 % to 95 % of the image with black, its mean grey, its grey
+    version or its smoothed version.
     """
 
     def chosen(name: str) -> Tensor:
@@ -112,32 +112,32 @@ def photometric(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def smooth(x: Tensor) -> Tensor:
-    """The 3 x 3 mean in which the centre counts five times; the outermost pixels stay. [N,C,S,S] -> [N,C,S,S]."""
+    """3 x 3 mean with centre weight 5; border pixels are unchanged. [N,C,S,S] -> [N,C,S,S]."""
     out = x.clone()
     out[..., 1:-1, 1:-1] = (9 * F.avg_pool2d(x, 3, 1) + 4 * x[..., 1:-1, 1:-1]) / 13
     return out
 
 
 def autocontrast(x: Tensor) -> Tensor:
-    """Each channel stretched to 0..1; a constant one stays. [N,C,S,S] -> [N,C,S,S]."""
+    """Stretch each channel to 0..1; constant channels are unchanged. [N,C,S,S] -> [N,C,S,S]."""
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
     spread = high - low
     return torch.where(spread > 0, (x - low) / torch.where(spread > 0, spread, 1), x)
 
 
 def posterize(x: Tensor, bits: Tensor) -> Tensor:
-    """Only the highest bits of each byte. [N,C,S,S] in [0, 1], [N] int64 in 1..8 -> [N,C,S,S]."""
+    """Keep only the highest bits of each byte. [N,C,S,S] in [0, 1], [N] int64 in 1..8 -> [N,C,S,S]."""
     step = per_sample(torch.exp2((8 - bits).to(x.dtype)), x)
     return ((255 * x).round() / step).floor() * step / 255
 
 
 def solarize(x: Tensor, threshold: Tensor) -> Tensor:
-    """Pixels from the threshold upwards are inverted. [N,C,S,S] in [0, 1], [N] -> [N,C,S,S]."""
+    """Invert pixels at or above the threshold. [N,C,S,S] in [0, 1], [N] -> [N,C,S,S]."""
     return torch.where(x < per_sample(threshold, x), x, 1 - x)
 
 
 def cutout(x: Tensor, row: Tensor, column: Tensor, side: int) -> Tensor:
-    """A grey square around a pixel, cut off at the image's edges. [N,C,S,S], [N], [N] -> [N,C,S,S]."""
+    """A grey square centred on a pixel, clipped at the image border. [N,C,S,S], [N], [N] -> [N,C,S,S]."""
 
     def inside(centre: Tensor, length: int) -> Tensor:
         distance = torch.arange(length, device=x.device) - centre.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""A result table as Markdown, CSV or LaTeX."""
+"""Tables as Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proud.training.records import safe_cell
+from proud.text import safe_cell
 
 if TYPE_CHECKING:
     from proud.bench.scores import Cell
@@ -19,7 +19,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class PlainTable:
-    """Any other table: text in rows and columns. `ours`: the rows that stand out."""
+    """A table of text. `ours`: the highlighted rows."""
 
     title: str
     columns: Sequence[str]
@@ -61,16 +61,16 @@ def average_text(line: Line, plus_minus: str) -> str:
 
 
 def partial(line: Line) -> str:
-    """How many combinations an average is over, where not all are measured."""
+    """` (n/m)` if only n of m combinations are measured."""
     summary = line.summary
     return "" if summary.complete else f" ({len(summary.present)}/{len(summary.combos)})"
 
 
 def partial_elsewhere(line: Line) -> str:
-    """The same of an average without the development cells."""
+    """The same for the average without development cells."""
     summary = line.summary
-    wanted = sum(combo not in summary.development for combo in summary.combos)
-    return f" ({len(summary.elsewhere)}/{wanted})" if 0 < len(summary.elsewhere) < wanted else ""
+    total = sum(combo not in summary.development for combo in summary.combos)
+    return f" ({len(summary.elsewhere)}/{total})" if 0 < len(summary.elsewhere) < total else ""
 
 
 # ---- Markdown
@@ -111,7 +111,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def plain_markdown(text: str) -> str:
-    """Names of one's own domains must neither split a row nor become HTML; the asterisks are ours."""
+    """Domain names must neither split a row nor become HTML; asterisks are intended."""
     return text.replace("\n", " ").replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -119,7 +119,7 @@ def plain_markdown(text: str) -> str:
 
 
 def csv_text(tables: Sequence[ResultTable]) -> str:
-    """Numbers with full precision; the standard deviation over seeds and their number follow each cell."""
+    """Full precision; each cell is followed by the standard deviation over seeds and the number of seeds."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     combos, development = tables[0].combos, tables[0].development
@@ -134,8 +134,8 @@ def csv_text(tables: Sequence[ResultTable]) -> str:
             summary, worst = line.summary, line.summary.worst
             row: list[object] = [table.title, "published" if line.published else "ours", line.label]
             for cell in summary.cells:
-                found = [None, None] if cell is None else [cell.mean, cell.spread]
-                row += [*map(_rounded, found), (cell and len(cell.seeds)) or ""]
+                values = [None, None] if cell is None else [cell.mean, cell.spread]
+                row += [*map(_rounded, values), (cell and len(cell.seeds)) or ""]
             row += map(_rounded, (line.average, summary.spread, line.std, summary.average_elsewhere))
             row += [_rounded(worst and worst[1]), "" if worst is None else ":".join(worst[0])]
             row += [_rounded(line.difference), len(summary.present), len(summary.elsewhere)]
@@ -152,7 +152,7 @@ def _rounded(value: float | None) -> float | str:
 
 
 def latex(table: ResultTable) -> str:
-    """The paper's layout: labeled domains above groups of test domains; needs graphicx for the width."""
+    """The layout of the paper: labeled domains above groups of test domains. Needs graphicx."""
     groups: dict[str, list[str]] = {}
     for labeled, test in table.combos:
         groups.setdefault(labeled, []).append(test)

@@ -1,9 +1,8 @@
-"""`report.html` in one file, and every figure and table beside it as PNG, PDF, LaTeX and CSV."""
+"""`report.html` as a single file, with every figure and table beside it as PNG, PDF, LaTeX and CSV."""
 
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -12,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import proud
-from proud.data.catalog import REPORT_MARK
+from proud.data.folder import REPORT_MARK
 from proud.errors import UserError
+from proud.files import replacing, user_errors
 from proud.report.figures.pictures import picture_png
-from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_file, panel_png
-from proud.report.gather import Bench, Run, gather
+from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_files, panel_png
 from proud.report.run_tables import audited
 from proud.report.sections import Block, Section, TableBlock, make_sections
-from proud.files import replacing, telling_why
+from proud.report.sources import BenchSource, RunSource, read_sources
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-# what a marker looks like in a legend on the page, in a square of 16
+# SVG paths of the legend markers, 16 × 16
 OUTLINES = {
     "o": "M8 2a6 6 0 1 0 .01 0z",
     "X": "M4 1l4 4 4-4 3 3-4 4 4 4-3 3-4-4-4 4-3-3 4-4-4-4z",
@@ -45,17 +44,17 @@ OUTLINES = {
 
 
 def write_report(
-    paths: Sequence[Path], out: Path, *, overwrite: bool = False, told: Callable[[str], None] = lambda text: None
+    paths: Sequence[Path], out: Path, *, overwrite: bool = False, progress: Callable[[str], None] = lambda text: None
 ) -> Path:
-    """Read runs and benches, write the page and its files; returns the page's path."""
-    files = Files(out, overwrite)
-    runs, benches = gather(paths)
-    sections = make_sections(runs, benches, told)
-    told("figures")
+    """Read runs and benches, write the page and its files; returns the path of the page."""
+    files = ReportFiles(out, overwrite)
+    runs, benches = read_sources(paths)
+    sections = make_sections(runs, benches, progress)
+    progress("figures")
     context = {
         "title": title_of(runs, benches),
         "tiles": [tile(run) for run in runs],
-        "sections": [section_view(section, files, told) for section in sections],
+        "sections": [section_view(section, files, progress) for section in sections],
         "sources": [str(path) for path in paths],
         "files": files.folder.name,
         "out": out.name,
@@ -70,11 +69,11 @@ def write_report(
 
 
 def template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(
         loader=PackageLoader("proud.report"),
-        autoescape=True,  # names of classes and domains are the user's
+        autoescape=True,  # names of classes and domains are untrusted
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -82,26 +81,26 @@ def template() -> Template:
     return environment.get_template("report.html")
 
 
-class Files:
-    """The folder beside the page. Only what an earlier report wrote there is ever replaced."""
+class ReportFiles:
+    """The folder beside the page. Only files of an earlier report are ever replaced."""
 
     def __init__(self, out: Path, overwrite: bool) -> None:
         self.folder = out.with_name(f"{out.stem}_files")
         self.contents: dict[str, bytes] = {}
         self.earlier: list[str] = []
         if out.is_dir():
-            raise UserError(f"--out {out} is a folder: name the page to write, as in --out {out / 'report.html'}.")
+            raise UserError(f"--out {out} is a folder: give the file to write, e.g. --out {out / 'report.html'}.")
         if out.suffix.lower() not in (".html", ".htm"):
-            raise UserError(f"--out {out}: the page's name must end in .html.")
+            raise UserError(f"--out {out}: the name must end in .html.")
         if out.exists() and not overwrite:
-            raise UserError(f"{out} exists: choose another --out, or replace it by --overwrite.")
+            raise UserError(f"{out} exists: choose another --out or add --overwrite.")
         if not self.folder.exists():
             return
         earlier = self._earlier()
         if earlier is None and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            raise UserError(f"{self.folder} holds files that are not a report's. Choose another --out.")
+            raise UserError(f"{self.folder} contains files that are not from a report: choose another --out.")
         if earlier is not None and not overwrite:
-            raise UserError(f"{self.folder} holds an earlier report's files: another --out, or --overwrite.")
+            raise UserError(f"{self.folder} contains an earlier report: choose another --out or add --overwrite.")
         self.earlier = earlier or []
 
     def _earlier(self) -> list[str] | None:
@@ -111,26 +110,26 @@ class Files:
             return None
 
     def add(self, name: str, content: bytes | str) -> dict[str, str]:
-        """Keep a file for the end; returns what a link to it needs."""
+        """Queue a file for `write`; returns its link."""
         self.contents[name] = content.encode() if isinstance(content, str) else content
         return {"href": f"{quote(self.folder.name)}/{quote(name)}", "kind": name.rpartition(".")[2].upper()}
 
     def write(self) -> None:
-        """First the list, then the files: an interrupted report can be replaced."""
-        with telling_why(self.folder):
+        """The list of files comes first, so that an interrupted report can be replaced."""
+        with user_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in self.earlier:
                 (self.folder / Path(name).name).unlink(missing_ok=True)
-            listed = json.dumps({"files": [*self.contents, REPORT_MARK]}, indent=1) + "\n"
-            (self.folder / REPORT_MARK).write_text(listed, encoding="utf-8")
+            names = json.dumps({"files": [*self.contents, REPORT_MARK]}, indent=1) + "\n"
+            (self.folder / REPORT_MARK).write_text(names, encoding="utf-8")
             for name, content in self.contents.items():
                 (self.folder / name).write_bytes(content)
 
 
-# ---- from data to what the template shows
+# ---- values for the template
 
 
-def title_of(runs: Sequence[Run], benches: Sequence[Bench]) -> str:
+def title_of(runs: Sequence[RunSource], benches: Sequence[BenchSource]) -> str:
     combos = list(dict.fromkeys(run.combination for run in runs))
     if len(combos) == 1:
         labeled, test = combos[0]
@@ -138,8 +137,8 @@ def title_of(runs: Sequence[Run], benches: Sequence[Bench]) -> str:
     return ", ".join(bench.name for bench in benches) or f"{len(runs)} runs"
 
 
-def tile(run: Run) -> dict[str, Any]:
-    """The one number that matters most, and what it is."""
+def tile(run: RunSource) -> dict[str, Any]:
+    """The headline accuracy of a run."""
     result = run.result
     key = next((key for key in ("test_accuracy", "val_accuracy") if key in result), None)
     on = run.config["test"] if key == "test_accuracy" else f"validation of {run.config['labeled']}"
@@ -150,21 +149,21 @@ def tile(run: Run) -> dict[str, Any]:
         if "accuracy" in last[site] and "accuracy" in first.get(site, {})
     ]
     number = "" if key is None else f"{100 * result[key]:.1f}"
-    seen = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
-    return seen | {"warnings": result.get("warnings", [])}
+    view = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
+    return view | {"warnings": result.get("warnings", [])}
 
 
-def section_view(section: Section, files: Files, told: Callable[[str], None]) -> dict[str, Any]:
-    told(section.title)
+def section_view(section: Section, files: ReportFiles, progress: Callable[[str], None]) -> dict[str, Any]:
+    progress(section.title)
     blocks = [block_view(block, files) for block in section.blocks]
     return {"id": section.id, "title": section.title, "lead": section.lead, "blocks": blocks}
 
 
-def block_view(block: Block, files: Files) -> dict[str, Any]:
+def block_view(block: Block, files: ReportFiles) -> dict[str, Any]:
     if isinstance(block, TableBlock):
         links = [files.add(f"{block.name}.{kind}", text) for kind, text in block.files.items()]
         return {"kind": block.kind, "table": block.table, "folded": block.folded, "links": links}
-    links = [files.add(f"{block.name}.{kind}", chart_file(block.chart, kind)) for kind in ("png", "pdf")]
+    links = [files.add(f"{block.name}.{kind}", content) for kind, content in chart_files(block.chart).items()]
     if block.kind == "chart":
         return chart_view(block.chart) | {"kind": block.kind, "links": links}
     view = {"kind": block.kind, "title": block.chart.title, "links": links, "picture": picture_uri}
@@ -178,15 +177,14 @@ def chart_view(chart: Chart) -> dict[str, Any]:
     ]
     panels = [panel_view(panel) for panel in chart.panels]
     columns = min(chart.columns, len(panels))
-    words = {"title": chart.title, "caption": chart.caption}
-    return words | {"panels": panels, "marks": marks, "columns": columns}
+    return {"title": chart.title, "caption": chart.caption, "panels": panels, "marks": marks, "columns": columns}
 
 
 def panel_view(panel: Panel) -> dict[str, Any]:
     return {
         "title": panel.title,
-        "light": data_uri(small_png(panel_png(panel, LIGHT))),
-        "dark": data_uri(small_png(panel_png(panel, DARK))),
+        "light": data_uri(panel_png(panel, LIGHT)),
+        "dark": data_uri(panel_png(panel, DARK)),
         "width": round(panel.width * 100),
         "height": round(panel.height * 100),
     }
@@ -198,13 +196,3 @@ def picture_uri(image: Any) -> str:
 
 def data_uri(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def small_png(png: bytes) -> bytes:
-    """At most 256 colours: a third of the size, to the eye the same for drawings."""
-    from PIL import Image
-
-    out = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
-    return out.getvalue()

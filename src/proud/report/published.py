@@ -1,6 +1,6 @@
-"""The paper's four result tables as data: 12 accuracies per row, then the printed average and standard deviation.
+"""The four result tables of the paper: 12 accuracies per row, then the printed average and standard deviation.
 
-Main tables: PACS, Digits-DG and Office-Home, eight methods each (all but ProUD's rows stem from the EID paper).
+Main tables: PACS, Digits-DG and Office-Home, eight methods each (all rows but ProUD's are from the EID paper).
 Ablation table: PACS, ProUD without UDMix and without PML, with the printed differences.
 """
 
@@ -19,7 +19,7 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """`domains`: our domain name → the paper's abbreviation, in the paper's order, which is that of the columns."""
+    """`domains`: our domain name → abbreviation in the paper, in the order of the columns."""
 
     title: str
     domains: dict[str, str]
@@ -37,12 +37,12 @@ class PublishedTable:
 
 def _rows(text: str) -> tuple[PublishedRow, ...]:
     """One row per line: `name | 12 cells | average std`."""
-    found = []
+    rows = []
     for line in text.strip().splitlines():
         name, cells, summary = (part.strip() for part in line.split("|"))
         average, std = map(float, summary.split())
-        found.append(PublishedRow(name, tuple(map(float, cells.split())), average, std))
-    return tuple(found)
+        rows.append(PublishedRow(name, tuple(map(float, cells.split())), average, std))
+    return tuple(rows)
 
 
 PACS = PublishedTable(
@@ -98,7 +98,7 @@ OFFICE_HOME = PublishedTable(
 
 PUBLISHED = {"pacs": PACS, "digits-dg": DIGITS_DG, "office-home": OFFICE_HOME}
 
-TWINS = {
+PUBLISHED_METHODS = {
     "proud": "ProUD",
     "proud-plus": "ProUD",
     "proud-no-udmix": "w/o UDMix",
@@ -111,4 +111,4 @@ TWINS = {
     "dgvgs": "DGvGS",
     "eid": "EID",
 }
-"""Our method → the published row that it is compared with."""
+"""Our method → the published row it is compared with."""

@@ -1,4 +1,4 @@
-"""What stands on the page, as data: sections of tables, charts and pictures, in reading order."""
+"""The content of the page as data: sections of tables, charts and images, in reading order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proud.report.figures.curves import training_curves
+from proud.report.figures.evaluation import confusion, confusion_chart, measured_sets, most_confused, reliability_chart
 from proud.report.figures.maps import feature_maps, training_domains
 from proud.report.figures.pictures import (
+    Gallery,
     Pair,
-    Shown,
-    certain_and_not,
     gallery_chart,
+    most_and_least_certain,
     pairs_chart,
     training_pairs,
 )
 from proud.report.figures.style import Chart
-from proud.report.figures.trust import confusion, confusion_chart, measured_sets, most_confused, reliability_chart
 from proud.report.formats import PlainTable, cells_of, csv_text, heads_of, latex
-from proud.report.gather import Bench, Run
 from proud.report.run_tables import (
     calibration_table,
     domain_tables,
@@ -30,14 +29,13 @@ from proud.report.run_tables import (
     settings_table,
     site_tables,
 )
+from proud.report.sources import BenchSource, RunSource
 from proud.report.tables import make_tables
-
-Told = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class TableBlock:
-    """`files`: suffix → text, where the table has better ones than its own. `folded`: shown on a click."""
+    """`files`: suffix → text. `folded`: collapsed until clicked."""
 
     name: str
     table: PlainTable
@@ -55,7 +53,7 @@ class ChartBlock:
 
 @dataclass(frozen=True)
 class PairsBlock:
-    """The chart is the same for paper."""
+    """`chart` is the same content for the files."""
 
     name: str
     pairs: Sequence[Pair]
@@ -66,7 +64,7 @@ class PairsBlock:
 @dataclass(frozen=True)
 class GalleryBlock:
     name: str
-    domains: dict[str, tuple[list[Shown], list[Shown]]]
+    domains: Gallery
     chart: Chart
     kind: Literal["gallery"] = "gallery"
 
@@ -82,26 +80,28 @@ class Section:
     blocks: Sequence[Block]
 
 
-def make_sections(runs: Sequence[Run], benches: Sequence[Bench], told: Told = lambda text: None) -> list[Section]:
+def make_sections(
+    runs: Sequence[RunSource], benches: Sequence[BenchSource], progress: Callable[[str], None]
+) -> list[Section]:
     """Empty sections are left out."""
-    told("tables and curves")
-    found = [
-        Section("data", "What was trained on what", "", [*_tables("domains", domain_tables(runs))]),
+    progress("tables and curves")
+    sections = [
+        Section("data", "Data", "", [*_tables("domains", domain_tables(runs))]),
         Section("results", "Results", "", [*_run_results(runs), *_bench_results(benches)]),
         _sites(runs),
         _curves(runs),
-        _maps(runs, told),
+        _maps(runs, progress),
         _pairs(runs),
         _gallery(runs),
         _confusion(runs),
         _reliability(runs),
         Section("settings", "Settings", "", [*_tables("settings", settings_table(runs), folded=True)]),
     ]
-    return [section for section in found if section.blocks]
+    return [section for section in sections if section.blocks]
 
 
-def stem(name: str, place: int, run: Run) -> str:
-    """A file name of its own for every run, whatever it is called."""
+def stem(name: str, place: int, run: RunSource) -> str:
+    """A file name that is unique per run and safe for any run name."""
     return f"{name}-{place}-{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-')[:40]}".rstrip("-").lower()
 
 
@@ -113,11 +113,11 @@ def _tables(name: str, tables: Iterable[PlainTable | None], folded: bool = False
     ]
 
 
-def _run_results(runs: Sequence[Run]) -> list[Block]:
+def _run_results(runs: Sequence[RunSource]) -> list[Block]:
     return [*_tables("runs", [runs_table(runs)]), *_tables("published", published_table(runs))]
 
 
-def _bench_results(benches: Sequence[Bench]) -> list[Block]:
+def _bench_results(benches: Sequence[BenchSource]) -> list[Block]:
     blocks: list[Block] = []
     for bench in benches:
         tables = make_tables(bench.name, bench.rows)
@@ -130,33 +130,35 @@ def _bench_results(benches: Sequence[Bench]) -> list[Block]:
     return blocks
 
 
-def _sites(runs: Sequence[Run]) -> Section:
-    lead = "How the pseudo-labels of each unlabeled domain look without a single true label of it."
+def _sites(runs: Sequence[RunSource]) -> Section:
+    lead = "Quality of the pseudo-labels of each unlabeled domain, estimated without its true labels."
     blocks = [*_tables("sites", site_tables(runs)), *_tables("look-at", look_at_tables(runs), folded=True)]
     return Section("sites", "Unlabeled domains", lead, blocks)
 
 
-def _curves(runs: Sequence[Run]) -> Section:
+def _curves(runs: Sequence[RunSource]) -> Section:
     charts = [training_curves(run, stem("curves", place, run)) for place, run in enumerate(runs, 1)]
     lead = (
-        "Good training lifts the pseudo-label accuracy, and with certainty λ grows: more of the unlabeled image enters."
+        "In successful training, pseudo-label accuracy rises and uncertainty falls, so λ grows: mixed images contain "
+        "more of the unlabeled image."
     )
-    return Section("curves", "Training curves", lead, [ChartBlock(c.name, c) for c in charts if c])
+    return Section("curves", "Training curves", lead, [ChartBlock(chart.name, chart) for chart in charts])
 
 
-def _maps(runs: Sequence[Run], told: Told) -> Section:
-    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Run]] = {}
+def _maps(runs: Sequence[RunSource], progress: Callable[[str], None]) -> Section:
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[RunSource]] = {}
     for run in runs:
         groups.setdefault((tuple(run.classes), tuple(training_domains(run))), []).append(run)
-    charts = [feature_maps(group, f"features-{place}", told) for place, group in enumerate(groups.values(), 1)]
+    charts = [feature_maps(group, f"features-{place}", progress) for place, group in enumerate(groups.values(), 1)]
     lead = (
-        "Domain-invariant features gather by colour, not by shape: prototypes of one class from all domains meet."
-        " Distances between far groups mean nothing in t-SNE."
+        "Domain-invariant features cluster by colour, not by shape: the prototypes of a class coincide across domains. "
+        "Distances between distant clusters are not meaningful in t-SNE."
     )
-    return Section("features", "Features and prototypes", lead, [ChartBlock(c.name, c) for c in charts if c])
+    blocks = [ChartBlock(chart.name, chart) for chart in charts if chart is not None]
+    return Section("features", "Features and prototypes", lead, blocks)
 
 
-def _pairs(runs: Sequence[Run]) -> Section:
+def _pairs(runs: Sequence[RunSource]) -> Section:
     blocks: list[Block] = []
     for place, run in enumerate(runs, 1):
         for moment in ("first", "last"):
@@ -166,29 +168,28 @@ def _pairs(runs: Sequence[Run]) -> Section:
                 name = stem(f"pairs-{moment}", place, run)
                 blocks.append(PairsBlock(name, pairs, pairs_chart(pairs, name, title)))
     lead = (
-        "An unlabeled image is mixed into a labeled one of the class that its pseudo-label names; λ is the unlabeled "
-        "image's share. An uncertain pseudo-label (large ε, in nats) gets a small λ, so that a wrong one does little "
-        "harm. The pairs are drawn at random; their true classes, where known, are for this page only."
+        "An unlabeled image is mixed with a labeled image of the class of its pseudo-label; λ is the weight of the "
+        "unlabeled image. An uncertain pseudo-label (large ε, in nats) gets a small λ, so that a wrong one does little "
+        "harm. The pairs are drawn at random; true classes, where known, are used on this page only."
     )
     return Section("pairs", "Training pairs", lead, blocks)
 
 
-def _gallery(runs: Sequence[Run]) -> Section:
+def _gallery(runs: Sequence[RunSource]) -> Section:
     blocks: list[Block] = []
     for place, run in enumerate(runs, 1):
-        found = certain_and_not(run)
-        if found:
+        gallery = most_and_least_certain(run)
+        if gallery:
             name = stem("certain", place, run)
-            blocks.append(GalleryBlock(name, found, gallery_chart(found, name, run.name)))
+            blocks.append(GalleryBlock(name, gallery, gallery_chart(gallery, name, run.name)))
     lead = (
-        "At the last epoch, ranked by the pseudo-label's uncertainty ε (in nats); where a method makes no "
-        "pseudo-labels, and on the unseen domain, by the confidence p. A wrong image among the most "
-        "certain ones is worth a look."
+        "At the last epoch, ranked by the uncertainty ε of the pseudo-label (in nats), or by the confidence p on the "
+        "unseen domain and for methods without pseudo-labels. Errors among the most certain images deserve attention."
     )
     return Section("certain", "Most and least certain images", lead, blocks)
 
 
-def _confusion(runs: Sequence[Run]) -> Section:
+def _confusion(runs: Sequence[RunSource]) -> Section:
     blocks: list[Block] = []
     for place, run in enumerate(runs, 1):
         chart = confusion_chart(run, stem("confusion", place, run))
@@ -201,10 +202,10 @@ def _confusion(runs: Sequence[Run]) -> Section:
             f"Most frequent confusions of {run.name}, {text}", ["true class", "answer", "images", "of the class"], rows
         )
         blocks += _tables(stem("confused", place, run), [table])
-    return Section("confusion", "Where it errs", "", blocks)
+    return Section("confusion", "Confusion matrices", "", blocks)
 
 
-def _reliability(runs: Sequence[Run]) -> Section:
+def _reliability(runs: Sequence[RunSource]) -> Section:
     blocks: list[Block] = []
     for place, run in enumerate(runs, 1):
         chart = reliability_chart(run, stem("reliability", place, run))
@@ -212,5 +213,8 @@ def _reliability(runs: Sequence[Run]) -> Section:
             blocks.append(ChartBlock(chart.name, chart))
     if blocks:
         blocks += _tables("calibration", [calibration_table(runs)])
-    lead = "A model that is 80\u00a0% sure should be right four times in five. Away from its source it usually is not."
-    return Section("reliability", "Can its confidence be believed?", lead, blocks)
+    lead = (
+        "Predictions with 80\u00a0% confidence should be right 80\u00a0% of the time. Away from the source domain they "
+        "usually are not."
+    )
+    return Section("reliability", "Calibration", lead, blocks)

@@ -1,4 +1,4 @@
-"""The paper's tables with our rows beside the published ones."""
+"""The tables of the paper, with published rows and ours."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from itertools import permutations
 from pathlib import Path
 
 from proud.bench.plan import DEVELOPMENT, Combo, Key
-from proud.bench.results import Row, check_same_images, check_same_settings, key_of
+from proud.bench.results import ResultRow, check_same_images, check_same_settings, key_of
 from proud.bench.scores import Cell, Scores, Summary, paired, scores_of, summarize
 from proud.errors import UserError
+from proud.files import replacing
 from proud.methods import METHODS
 from proud.report.formats import csv_text, latex, markdown
-from proud.report.published import PUBLISHED, TWINS, PublishedRow, PublishedTable
-from proud.files import replacing
+from proud.report.published import PUBLISHED, PUBLISHED_METHODS, PublishedRow, PublishedTable
 
 ABLATION = {"proud-no-udmix": "w/o UDMix", "proud-no-pml": "w/o PML"}
 ABLATION_CELLS: tuple[Combo, ...] = (("photo", "cartoon"), ("photo", "sketch"), ("sketch", "photo"))
-"""The three cells over which our smaller ablation is compared with the paper's."""
+"""The cells over which our smaller ablation is compared with that of the paper."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """`difference`: our Avg minus the published one, over the same cells; `printed`: the paper's own Avg and Std."""
+    """`difference`: our Avg minus the published one over the same cells; `printed`: Avg and Std in the paper."""
 
     label: str
     published: bool
@@ -33,7 +33,7 @@ class Line:
     printed: tuple[float, float] | None = None
     signed: bool = False
     spread_of: tuple[Summary, Summary] | None = None
-    """of a line of differences: Std is the difference of these two's, as in the paper"""
+    """of a difference row: its Std is the difference of these two Stds, as in the paper"""
 
     @property
     def average(self) -> float | None:
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """`short`: domain → its name in the heads of the columns."""
+    """`short`: domain → its name in the column heads."""
 
     title: str
     combos: tuple[Combo, ...]
@@ -59,8 +59,8 @@ class ResultTable:
     footer: tuple[str, ...]
 
 
-def write_tables(bench: str, rows: Sequence[Row], stem: Path | None, note: str = "") -> str:
-    """Write STEM.md, STEM.csv and STEM.tex, if there is a stem; returns the Markdown."""
+def write_tables(bench: str, rows: Sequence[ResultRow], stem: Path | None, note: str = "") -> str:
+    """Write STEM.md, STEM.csv and STEM.tex if a stem is given; returns the Markdown."""
     tables = make_tables(bench, rows, note)
     texts = {
         ".md": "\n".join(markdown(table) for table in tables),
@@ -75,26 +75,26 @@ def write_tables(bench: str, rows: Sequence[Row], stem: Path | None, note: str =
             with replacing(stem.with_name(stem.name + suffix)) as part:
                 part.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"The tables cannot be written to {stem.parent}: {error.strerror or error}.") from error
+        raise UserError(f"Cannot write the tables to {stem.parent}: {error.strerror or error}.") from error
     return texts[".md"]
 
 
-def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultTable]:
-    """The main table and, where there are ablated runs, the ablation's."""
+def make_tables(bench: str, rows: Sequence[ResultRow], note: str = "") -> list[ResultTable]:
+    """The main table and, if there are ablation runs, the ablation table."""
     rows = distinct([row for row in rows if row["bench"] == bench])
     if not rows:
         raise UserError(f"There are no results of {bench} yet.")
-    official = of_the_benchmark(bench, rows)
+    official = is_benchmark(bench, rows)
     published = PUBLISHED.get(bench) if official else None
     combos, short = columns(published, rows)
     development = DEVELOPMENT.get(bench, frozenset()) if official else frozenset()
-    methods = sorted({row["method"] for row in rows}, key=place)
+    methods = sorted({row["method"] for row in rows}, key=method_order)
     scores = {method: scores_of(rows, method) for method in methods}
     ours = {method: summarize(scores[method], combos, development) for method in methods}
     lines = [published_line(row, combos, development) for row in (published.rows if published else ())]
     for method in methods:
-        twin = published.row(TWINS.get(method, "")) if published else None
-        lines.append(our_line(method, ours[method], twin))
+        reference = published.row(PUBLISHED_METHODS.get(method, "")) if published else None
+        lines.append(our_line(method, ours[method], reference))
     notes = dict.fromkeys([note, *(row.get("note", "") for row in rows)])
     title = " ".join([published.title if published else bench, *(f"({text})" for text in notes if text)])
     table = ResultTable(
@@ -109,26 +109,28 @@ def make_tables(bench: str, rows: Sequence[Row], note: str = "") -> list[ResultT
     return [table, *([ablation] if ablation else [])]
 
 
-def of_the_benchmark(bench: str, rows: Sequence[Row]) -> bool:
-    """Rather than of a folder of one's own that has its name."""
-    found = {row["config"].get("data", bench) == bench for row in rows}
-    if len(found) > 1:
-        raise UserError(f"Some of these results are of {bench}, some of a folder with that name: show them apart.")
-    return found.pop()
+def is_benchmark(bench: str, rows: Sequence[ResultRow]) -> bool:
+    """Whether the results are of the benchmark itself and not of a user's folder with its name."""
+    official = {row["config"].get("data", bench) == bench for row in rows}
+    if len(official) > 1:
+        raise UserError(
+            f"Some of these results are of {bench}, some of a folder with that name: show them in separate tables."
+        )
+    return official.pop()
 
 
-def distinct(rows: Sequence[Row]) -> list[Row]:
-    """Several files may hold the same run; the settings of a method must agree everywhere."""
-    apart = "A row of a table is of one recipe: show them in tables of their own."
-    kept: dict[Key, Row] = {}
-    first: dict[str, Row] = {}
+def distinct(rows: Sequence[ResultRow]) -> list[ResultRow]:
+    """Each run once: several files may contain it. The settings of a method must be the same everywhere."""
+    advice = "A row of a table is of one recipe: show them in tables of their own."
+    kept: dict[Key, ResultRow] = {}
+    first: dict[str, ResultRow] = {}
     for row in rows:
         check_same_settings(
-            [first.setdefault(row["method"], row)], {row["method"]: row["config"]}, "these results", apart
+            [first.setdefault(row["method"], row)], {row["method"]: row["config"]}, "these results", advice
         )
-        one = kept.setdefault(key_of(row), row)
-        if one["test_accuracy"] != row["test_accuracy"]:
-            scores = " % and ".join(f"{100 * each['test_accuracy']:.2f}" for each in (one, row))
+        other = kept.setdefault(key_of(row), row)
+        if other["test_accuracy"] != row["test_accuracy"]:
+            scores = " % and ".join(f"{100 * result['test_accuracy']:.2f}" for result in (other, row))
             raise UserError(
                 f"There are two results of {row['method']} {row['labeled']} → {row['test']}, seed {row['seed']}: "
                 f"{scores} %. Leave one of them out."
@@ -137,15 +139,15 @@ def distinct(rows: Sequence[Row]) -> list[Row]:
     return list(kept.values())
 
 
-def columns(published: PublishedTable | None, rows: Sequence[Row]) -> tuple[tuple[Combo, ...], dict[str, str]]:
+def columns(published: PublishedTable | None, rows: Sequence[ResultRow]) -> tuple[tuple[Combo, ...], dict[str, str]]:
     if published:
         return tuple(published.combos), published.domains
     domains = dict.fromkeys(name for row in rows for name in row["domains"])
     return tuple(permutations(domains, 2)), {name: name for name in domains}
 
 
-def place(method: str) -> tuple[int, str]:
-    """Methods in the order in which they are listed, the paper's own first."""
+def method_order(method: str) -> tuple[int, str]:
+    """Sort key: the order of METHODS, other methods last."""
     names = list(METHODS)
     return (names.index(method) if method in names else len(names), method)
 
@@ -156,18 +158,18 @@ def published_line(row: PublishedRow, combos: Sequence[Combo], development: froz
     return Line(f"{row.method} (published)", True, summary, printed=(row.average, row.std), signed=signed)
 
 
-def our_line(label: str, summary: Summary, twin: PublishedRow | None) -> Line:
+def our_line(label: str, summary: Summary, reference: PublishedRow | None) -> Line:
     line = Line(f"{label} (ours)", False, summary)
-    if twin is None or summary.average is None:
+    if reference is None or summary.average is None:
         return line
-    theirs = dict(zip(summary.combos, twin.cells, strict=True))
-    same = [theirs[combo] for combo in summary.present]
-    base = twin.average if summary.complete else sum(same) / len(same)
+    published = dict(zip(summary.combos, reference.cells, strict=True))
+    same = [published[combo] for combo in summary.present]
+    base = reference.average if summary.complete else sum(same) / len(same)
     return replace(line, difference=summary.average - base)
 
 
 def footer(
-    rows: Sequence[Row], methods: Sequence[str], development: frozenset[Combo], notes: Sequence[str]
+    rows: Sequence[ResultRow], methods: Sequence[str], development: frozenset[Combo], notes: Sequence[str]
 ) -> tuple[str, ...]:
     lines = [
         "Accuracy in % on all images of the test domain (*), labels from one domain (•), the other domains unlabeled. "
@@ -194,25 +196,25 @@ def footer(
         versions = {version for row in own for version in (row.get("code") or "earlier").split()}
         if len(versions) > 1:
             lines[-1] += f" {len(versions)} versions of the method's code made these runs."
-        if wrong := sum(bool(row.get("warnings")) for row in own):
+        if warned := sum(bool(row.get("warnings")) for row in own):
             lines[-1] += (
-                f" {wrong} of {len(own)} runs ended with a warning: nothing learned, or one class for all of a site."
+                f" {warned} of {len(own)} runs ended with a warning: nothing learned, or one class for all of a site."
             )
     return tuple(lines)
 
 
-def epochs(rows: Sequence[Row]) -> str:
-    """How long runs trained: pretraining, then the main stage."""
+def epochs(rows: Sequence[ResultRow]) -> str:
+    """Epochs of pretraining and of the main stage."""
     settings = [row["config"].get("method_config", {}) for row in rows]
-    both = sorted({f"{each.get('pretrain_epochs', '?')} + {each.get('epochs', '?')}" for each in settings})
-    return " or ".join(both) + " epochs"
+    stages = sorted({f"{config.get('pretrain_epochs', '?')} + {config.get('epochs', '?')}" for config in settings})
+    return " or ".join(stages) + " epochs"
 
 
 # ---- ablation
 
 
 def ablation_table(table: ResultTable, scores: dict[str, Scores], published: PublishedTable) -> ResultTable | None:
-    """ProUD, then each part left out with the difference to the whole, published and ours."""
+    """ProUD, then ProUD without each part and the difference, published and ours."""
     parts = [method for method in ABLATION if method in scores]
     if not parts or "proud" not in scores:
         return None
@@ -225,13 +227,13 @@ def ablation_table(table: ResultTable, scores: dict[str, Scores], published: Pub
     lines.append(our_line("proud", summary(scores["proud"]), whole))
     notes = []
     for method in parts:
-        part, base, change = (summary(each) for each in paired(scores[method], scores["proud"]))
-        theirs = published.row(f"{ABLATION[method]} Diff.")
+        part, base, change = map(summary, paired(scores[method], scores["proud"]))
+        reference = published.row(f"{ABLATION[method]} Diff.")
         lines.append(our_line(method, summary(scores[method]), published.row(ABLATION[method])))
-        lines.append(replace(our_line(f"{method} Diff.", change, theirs), signed=True, spread_of=(part, base)))
+        lines.append(replace(our_line(f"{method} Diff.", change, reference), signed=True, spread_of=(part, base)))
         mean = change.average_over(ABLATION_CELLS)
-        if mean is not None and theirs is not None:
-            printed = published_line(theirs, table.combos, table.development).summary.average_over(ABLATION_CELLS)
+        if mean is not None and reference is not None:
+            printed = published_line(reference, table.combos, table.development).summary.average_over(ABLATION_CELLS)
             heads = ", ".join(f"{table.short[a]}•/{table.short[b]}*" for a, b in ABLATION_CELLS)
             notes.append(f"{ABLATION[method]}, mean over {heads}: ours {mean:+.1f}, published {printed:+.1f}.")
     text = "Diff.: to the whole method, over the combinations and seeds that both have; under Std that of the Stds."

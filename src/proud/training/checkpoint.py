@@ -1,4 +1,4 @@
-"""Checkpoints at epoch boundaries: safetensors with JSON beside, written atomically, checksummed, the last two kept."""
+"""Checkpoints at epoch boundaries: safetensors and JSON, written atomically, with checksums; the last two are kept."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from proud.files import (
     read_regular,
     remove_parts,
     replacing,
-    telling_why,
+    user_errors,
     write_json,
     write_tensors,
 )
+from proud.text import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +33,7 @@ FORMAT = "proud-checkpoint-1"
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run stands: `epoch` epochs of stage number `stage` are done, `records` lines are written."""
+    """A run's progress: `epoch` epochs of stage number `stage` are done, `records` lines are written."""
 
     stage: int = 0
     epoch: int = 0
@@ -52,8 +53,8 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], position: Position, 
 
 
 def remove_old(folder: Path) -> None:
-    """All but the last two, and tensors without a description: torn writes and removals of a killed process."""
-    with telling_why(folder):
+    """Remove all but the last two, and tensors without a description, left by a killed process."""
+    with user_errors(folder):
         for old in sorted(folder.glob("checkpoint-*.json"))[:-KEPT]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
@@ -64,8 +65,8 @@ def remove_old(folder: Path) -> None:
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]] | None:
-    """The newest intact checkpoint, or None when there is none at all. A damaged one is passed over with a warning, and
-    removed once an intact one is found: it must not count as one of the two that are kept."""
+    """The newest intact checkpoint, or None if there is none. A damaged one is skipped with a warning, and removed once
+    an intact one is found, so that it does not count as one of the two that are kept."""
     remove_parts(folder)
     remove_old(folder)
     descriptions = sorted(folder.glob("checkpoint-*.json"), reverse=True)
@@ -73,7 +74,7 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str
         try:
             found = read_checkpoint(path)
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-            warnings.warn(f"{path.name} is damaged ({error}); trying the one before", stacklevel=2)
+            warnings.warn(f"{path.name} is damaged ({error}); trying the previous one", stacklevel=2)
             continue
         for damaged in descriptions[:number]:
             damaged.unlink(missing_ok=True)
@@ -85,24 +86,24 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]]:
-    """OSError, ValueError, KeyError, TypeError or OverflowError where it is damaged."""
+    """OSError, ValueError, KeyError, TypeError or OverflowError if it is damaged."""
     meta = read_json(path)
     if meta["format"] != FORMAT:
-        raise ValueError(f"its format is {meta['format']!r}, not {FORMAT!r}")
+        raise ValueError(f"format {meta['format']!r}, expected {FORMAT!r}")
     data = read_regular(path.with_suffix(".safetensors"), MOST_TENSOR_BYTES)
     if hashlib.sha256(data).hexdigest() != meta["sha256"]:
-        raise ValueError("its checksum does not match")
+        raise ValueError("the checksum does not match")
     position, config = meta["position"], meta["config"]
     if not isinstance(position, dict) or not isinstance(config, dict):
-        raise ValueError("its description is not ours")
+        raise ValueError("the description is not valid")
     place = Position(**{key: int(value) for key, value in position.items()})
     if min(place.stage, place.epoch, place.records) < 0:
-        raise ValueError("its position is negative")
+        raise ValueError("the position is negative")
     return parse_tensors(data), place, config
 
 
 def load_into(method: Method, state: dict[str, Tensor], folder: Path) -> None:
-    """A checkpoint whose checksum is right may still be another network's, or made up."""
+    """A checkpoint with a valid checksum may still belong to another network."""
     try:
         method.load_state_dict(state)
         for optimizer in method.optimizers().values():
@@ -110,16 +111,16 @@ def load_into(method: Method, state: dict[str, Tensor], folder: Path) -> None:
                 if any(value.ndim and value.shape != parameter.shape for value in values.values()):
                     raise ValueError("an optimizer's state has another shape than its weights")
     except (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-        text = " ".join(str(error).split())[:300]
+        text = one_line(error)
         raise UserError(f"The checkpoint in {folder} does not fit this run: {text}. Start with --overwrite.") from error
 
 
 def check_position(position: Position, stages: list[Stage], folder: Path) -> None:
-    """As many records as epochs are done, and no more epochs than there are."""
+    """One record per finished epoch, and no more epochs than there are."""
     done = sum(stage.epochs for stage in stages[: position.stage]) + position.epoch
     inside = position.stage < len(stages) and position.epoch <= stages[position.stage].epochs
     if not inside or position.records != done:
-        raise UserError(f"The checkpoint in {folder} says it stands where this run never is. Start with --overwrite.")
+        raise UserError(f"The checkpoint position in {folder} is inconsistent with this run. Start with --overwrite.")
 
 
 def _sha256(path: Path) -> str:

@@ -1,7 +1,7 @@
 """The same steps, faster on CUDA: losses compiled, a whole step (draws to optimizer) replayed as one CUDA graph.
 
-There is no maths here. A step reads its row numbers from a table by a counter that lives on the device and writes its
-losses into another, so an epoch is a sequence of launches without a single wait.
+There is no maths here. A step reads its row numbers from a table by a counter on the device and writes its losses into
+another, so an epoch is a sequence of launches without a host sync.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proud.methods.base import Method, Stage
-from proud.randomness import Randomness, raw_sizes, shape_draws
-from proud.training.loop import plain_epoch
 from proud.machine import Stopped
+from proud.methods.base import LossFunction, Method, Stage
+from proud.randomness import Draws, Randomness, raw_sizes, shape_draws
+from proud.training.loop import Epochs, plain_epoch
 from proud.training.memory import is_out_of_memory
 
 WARM_UP_STEPS = 3
@@ -36,19 +36,17 @@ class CapturedStage:
     losses: dict[str, Tensor]
 
 
-class FastEpochs:
-    """Runs epochs like `plain_epoch`. Falls back to it, saying why, where a step cannot be captured."""
+class FastEpochs(Epochs):
+    """Runs epochs like `plain_epoch`. Falls back to it with a warning if a step cannot be captured."""
 
     def __init__(self, method: Method, compile_losses: bool = True) -> None:
+        super().__init__()
         self.method = method
         self.compile_losses = compile_losses
         self.captured: dict[str, CapturedStage | None] = {}
-        # one version of the code per run: more than the default limit, and other runs may still use theirs
-        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 4096
-        for name in method.ALSO_COMPILED if compile_losses else ():
-            setattr(method, name, compiled_or_plain(method, name))
+        allow_many_versions()
 
-    def note_before(self, stage: Stage) -> str:
+    def note(self, stage: Stage) -> str:
         return "" if stage.name in self.captured else "compiling the step (minutes the first time, less later)"
 
     def __call__(
@@ -60,7 +58,7 @@ class FastEpochs:
         after_step: Callable[[int], None],
     ) -> dict[str, Tensor]:
         if stage.name not in self.captured:
-            self.captured = {stage.name: self._try_to_capture(stage, rows, random)}  # a finished stage's graph goes
+            self.captured = {stage.name: self._try_to_capture(stage, rows)}  # drops the graph of a finished stage
         step = self.captured[stage.name]
         if step is None:
             return plain_epoch(method, stage, rows, random, after_step)
@@ -75,14 +73,14 @@ class FastEpochs:
                 after_step(number)
         return {name: values.clone() for name, values in step.losses.items()}
 
-    def _try_to_capture(self, stage: Stage, rows: dict[str, Tensor], random: Randomness) -> CapturedStage | None:
+    def _try_to_capture(self, stage: Stage, rows: dict[str, Tensor]) -> CapturedStage | None:
         if not self.method.context.labeled.resident:
             reason = "the images do not fit on the device"
         else:
             try:
                 return self._capture(stage, rows)
             except Exception as error:
-                stop_if_asked(error)
+                reraise_stop(error)
                 reason = in_one_line(error)
                 torch.cuda.synchronize()
         warnings.warn(f"plain steps in stage {stage.name}: {reason}", stacklevel=2)
@@ -96,24 +94,25 @@ class FastEpochs:
         tables = {name: table.clone() for name, table in rows.items()}
         counter = torch.zeros(1, dtype=torch.int64, device=device)
         saved = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-        before = method.losses
-        if self.compile_losses:
-            compiled = torch.compile(partial(before, stage), dynamic=False)
-            method.losses = lambda stage, rows, draws: compiled(rows, draws)  # type: ignore[method-assign]
-        try:
-            return self._record(stage, wanted, raw, tables, counter)
-        finally:
-            method.losses = before  # type: ignore[method-assign]
-            restore(method, saved)
-
-    def _record(
-        self, stage: Stage, wanted: dict, raw: tuple[Tensor, Tensor], tables: dict[str, Tensor], counter: Tensor
-    ) -> CapturedStage:
-        method = self.method
+        losses = compiled_losses(method, stage) if self.compile_losses else method.losses
 
         def step() -> dict[str, Tensor]:
             chosen = {name: table.index_select(0, counter)[0] for name, table in tables.items()}
-            return method.step(stage, chosen, shape_draws(wanted, *raw))
+            return method.step(stage, chosen, shape_draws(wanted, *raw), losses)
+
+        try:
+            return self._record(step, stage, raw, tables, counter)
+        finally:
+            restore(method, saved)
+
+    def _record(
+        self,
+        step: Callable[[], dict[str, Tensor]],
+        stage: Stage,
+        raw: tuple[Tensor, Tensor],
+        tables: dict[str, Tensor],
+        counter: Tensor,
+    ) -> CapturedStage:
 
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -122,7 +121,7 @@ class FastEpochs:
                 found = step()
         torch.cuda.current_stream().wait_stream(side)
         losses = {name: torch.zeros(stage.steps, device=counter.device) for name in found}
-        for optimizer in method.optimizers().values():
+        for optimizer in self.method.optimizers().values():
             optimizer.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other runs may work beside it
@@ -132,30 +131,47 @@ class FastEpochs:
         return CapturedStage(graph, tables, raw, counter, losses)
 
 
-def compiled_or_plain(method: Method, name: str) -> Callable[..., Any]:
-    """A compiled function of the method; as it was, saying why, where its first call fails."""
-    plain = getattr(method, name)
-    compiled = torch.compile(plain, dynamic=False)
+def allow_many_versions() -> None:
+    """One version of compiled code per run: more than the default limit, and other runs may still use theirs."""
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 4096
 
-    def first(*inputs: Any) -> Any:
-        kept = compiled
+
+def compiled_losses(method: Method, stage: Stage) -> LossFunction:
+    compiled = torch.compile(partial(method.losses, stage), dynamic=False)
+
+    def losses(stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+        return compiled(rows, draws)
+
+    return losses
+
+
+def compiled_or_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled function; if its first call fails, the plain one, with a warning."""
+    allow_many_versions()
+    compiled = torch.compile(function, dynamic=False)
+    chosen: list[Callable[..., Any]] = []
+
+    def call(*inputs: Any) -> Any:
+        if chosen:
+            return chosen[0](*inputs)
         try:
             found = compiled(*inputs)
         except Exception as error:
-            stop_if_asked(error)
+            reraise_stop(error)
             if is_out_of_memory(error):
                 raise
+            name = getattr(function, "__name__", "a function").lstrip("_")
             warnings.warn(f"{name} is not compiled: {in_one_line(error)}", stacklevel=2)
-            kept = plain
-        if kept is plain:  # outside the handler, which holds on to what the failed call had in memory
-            found = plain(*inputs)
-        setattr(method, name, kept)
-        return found
+        else:
+            chosen.append(compiled)
+            return found
+        chosen.append(function)
+        return function(*inputs)  # outside the handler, which holds on to the memory of the failed call
 
-    return first
+    return call
 
 
-def stop_if_asked(error: Exception) -> None:
+def reraise_stop(error: Exception) -> None:
     """The compiler wraps what a signal raises in the middle of its work."""
     if isinstance(error, Stopped) or isinstance(getattr(error, "inner_exception", None), Stopped):
         raise Stopped from error

@@ -5,34 +5,37 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 
+from proud import ops
 from proud.data.types import Task
 from proud.errors import UserError
-from proud.training.evaluator import Evaluator
-from proud.methods.base import Method, Stage
+from proud.machine import Stopped
+from proud.methods.base import Description, LossFunction, Method, Stage
 from proud.randomness import Randomness
 from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
-from proud.training.run_folder import refuse_difference, tidy
-from proud.machine import Stopped
+from proud.training.evaluator import Evaluator
 from proud.training.records import NoRecords, Records, write_pseudo_labels
-from proud.training.reuse import Sharing
+from proud.training.run_folder import refuse_difference, tidy
 from proud.training.snapshot import moment_of, save_snapshot
 from proud.trust.diagnosis import site_signals
 
+if TYPE_CHECKING:
+    from proud.training.reuse import Reuse
+
 LAST_EPOCHS = 5  # a run's score is the mean over these
 CHECKPOINT_SECONDS = 1.0  # epochs shorter than this share a checkpoint
-BEFORE = "loop.before/"  # the loop's own tensors in a checkpoint
+PREVIOUS = "loop.before/"  # the loop's own tensors in a checkpoint
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Told to whoever watches: before every epoch (`step` 0), after every step, and after every epoch (`record`)."""
+    """Passed to whoever watches: before every epoch (`step` 0), after every step, and after every epoch (`record`)."""
 
     stage: str
     epoch: int
@@ -45,7 +48,12 @@ class Progress:
 
 
 def plain_epoch(
-    method: Method, stage: Stage, rows: dict[str, Tensor], random: Randomness, after_step: Callable[[int], None]
+    method: Method,
+    stage: Stage,
+    rows: dict[str, Tensor],
+    random: Randomness,
+    after_step: Callable[[int], None],
+    losses: LossFunction | None = None,
 ) -> dict[str, Tensor]:
     """All steps of an epoch, one after another. Returns each loss as a [steps] tensor."""
     wanted, group = method.draws(stage), method.context.group
@@ -53,10 +61,35 @@ def plain_epoch(
     for step in range(stage.steps):
         batch = {name: chosen[step] for name, chosen in rows.items()}
         draws = group.part_of_draws(wanted, random.draws(wanted))
-        for name, loss in method.step(stage, batch, draws).items():
+        with group.step_errors():
+            found = method.step(stage, batch, draws, losses or method.losses)
+        for name, loss in found.items():
             history.setdefault(name, []).append(loss)
         after_step(step)
-    return {name: torch.stack(losses) for name, losses in history.items()}
+    return {name: torch.stack(values) for name, values in history.items()}
+
+
+class Epochs:
+    """Runs the steps of an epoch; others compile them (`fast`) or replay those of another run (`reuse`)."""
+
+    def __init__(self, losses: LossFunction | None = None) -> None:
+        self.losses = losses
+        self.replays: dict[str, str] = {}
+        """the run whose training is replayed; empty if this one trains"""
+
+    def note(self, stage: Stage) -> str:
+        """Shown before an epoch of the stage that takes a while to start."""
+        return ""
+
+    def __call__(
+        self,
+        method: Method,
+        stage: Stage,
+        rows: dict[str, Tensor],
+        random: Randomness,
+        after_step: Callable[[int], None],
+    ) -> dict[str, Tensor]:
+        return plain_epoch(method, stage, rows, random, after_step, self.losses)
 
 
 class Loop:
@@ -68,34 +101,35 @@ class Loop:
         config: dict[str, Any],
         *,
         eval_every: int = 1,
-        run_epoch: Callable[..., dict[str, Tensor]] = plain_epoch,
+        epochs: Epochs | None = None,
         watch: Callable[[Progress], None] = lambda progress: None,
         should_stop: Callable[[], bool] = lambda: False,
-        sharing: Sharing | None = None,
+        reuse: Reuse | None = None,
     ) -> None:
         context = method.context
         self.method, self.task, self.folder, self.config = method, task, folder, config
         self.group = context.group
-        self.writes = self.group.rank == 0  # one process alone
-        self.eval_every, self.run_epoch, self.watch, self.should_stop = eval_every, run_epoch, watch, should_stop
+        self.writes = self.group.rank == 0
+        self.eval_every, self.watch, self.should_stop = eval_every, watch, should_stop
+        self.epochs, self.reuse = epochs or Epochs(), reuse
         self.random = Randomness(context.seed, context.device)
         self.evaluator = Evaluator(task.evaluation, context.spec, context.device, context.precision)
         keep = Records if self.writes else NoRecords
         self.records, self.timings = keep(folder / "records.jsonl"), keep(folder / "timings.jsonl")
         self.position = Position()
-        self.stages = method.stages()
-        self.sharing = sharing
-        self.shown_again: dict[str, str] = {}  # whose training this is, where another run's is shown again
+        self.stages = method.stage_list()
+        self.total = sum(stage.epochs for stage in self.stages)
         self._saved_at = -math.inf
-        self._before: dict[str, Tensor] = {}  # each domain's pseudo-labels of the epoch before
-        self._class_mixes = method.plausible_mixes()
+        self._previous: dict[str, Tensor] = {}  # each domain's pseudo-labels of the epoch before
+
+    # ---- where it starts
 
     def restore(self) -> None:
-        """Go back to the newest intact checkpoint, or to the very start when there is none."""
+        """Go back to the newest intact checkpoint, or to the very start if there is none."""
         self.position = Position(**self.group.from_first(self._restore))
-        self.group.share_state(self.method)
-        if self.sharing is not None and self.position == Position():
-            self.sharing.begin(self)
+        self.group.broadcast_state(self.method)
+        if self.reuse is not None and self.position == Position():
+            self.reuse.begin(self)
 
     def _restore(self) -> dict[str, int]:
         tidy(self.folder)
@@ -105,14 +139,16 @@ class Loop:
             refuse_difference(self.folder, config, self.config)
             check_position(self.position, self.stages, self.folder)
             load_into(self.method, state, self.folder)
-            self._before = {
-                key.removeprefix(BEFORE): labels.to(self.method.context.device)
+            self._previous = {
+                key.removeprefix(PREVIOUS): labels.to(self.method.context.device)
                 for key, labels in state.items()
-                if key.startswith(BEFORE)
+                if key.startswith(PREVIOUS)
             }
         for file in (self.records, self.timings):
             file.cut(self.position.records)
         return asdict(self.position)
+
+    # ---- epochs
 
     def run(self) -> list[dict[str, Any]]:
         """Train to the end; returns all records."""
@@ -124,58 +160,90 @@ class Loop:
         return self.records.read()
 
     def _epoch(self, stage: Stage, epoch: int) -> None:
-        method, random = self.method, self.random
-        started = time.perf_counter()
-        note = self.run_epoch.note_before(stage) if hasattr(self.run_epoch, "note_before") else ""
-        self.watch(Progress(stage.name, epoch + 1, stage.epochs, 0, stage.steps, note=note))
-        random.begin_epoch(stage.name, epoch)
-        with method.context.unlabeled.during(stage):
-            method.begin_epoch(stage, epoch, random)
-        labeled = time.perf_counter()
-        last_stage = stage is self.stages[-1]
-        moment = moment_of(epoch, stage.epochs) if last_stage and self.writes else None
-        if moment:
-            path = self.folder / "snapshots" / f"{moment}.safetensors"
-            save_snapshot(path, method, self.task, self.evaluator, random)
-        if moment == "last":
-            write_pseudo_labels(self.folder / "pseudo_labels.csv", method.pseudo_labels(), self.task)
+        progress = Progress(stage.name, epoch + 1, stage.epochs, 0, stage.steps)
+        self.watch(replace(progress, note=self.epochs.note(stage)))
         record: dict[str, Any] = {"stage": stage.name, "epoch": epoch + 1, "step": stage.steps}
-        record |= {"domains": self._domains()} if method.pseudo_labels() and self.writes else {}
+        clock = _Clock()
+        self.random.begin_epoch(stage.name, epoch)
+        with self.method.context.unlabeled.during(stage):
+            self.method.begin_epoch(stage, epoch, self.random)
+        clock.lap("begin")
+        if self.writes:
+            record |= self._describe(stage, epoch)
+        clock.lap()
 
         def after_step(step: int) -> None:
             if self.group.any(self.should_stop()):
                 raise Stopped
-            self.watch(Progress(stage.name, epoch + 1, stage.epochs, step + 1, stage.steps))
+            self.watch(replace(progress, step=step + 1))
 
-        rows = {
-            name: self.group.part(random.rows(name, population, stage.steps, method.config.batch_size), 1).to(
-                method.context.device
-            )
-            for name, population in stage.pools.items()
-        }
-        trained = time.perf_counter()
-        with method.context.unlabeled.during(stage):
-            losses = self.run_epoch(method, stage, rows, random, after_step)
+        with self.method.context.unlabeled.during(stage):
+            losses = self.epochs(self.method, stage, self._rows(stage), self.random, after_step)
         losses = {name: self.group.mean(values) for name, values in losses.items()}
         record["losses"] = self._mean_losses(losses, stage, epoch)
-        stepped = time.perf_counter()
-        final = self.position.records >= sum(stage.epochs for stage in self.stages) - LAST_EPOCHS
-        if self.writes and (final or (self.position.records + 1) % self.eval_every == 0):
-            record |= self.evaluator.scores(method.network())
-        record |= {"shared_with": self.shown_again} if self.shown_again else {}
-        self.records.append(record)
-        timing = {"begin": labeled - started, "steps": stepped - trained, "evaluation": time.perf_counter() - stepped}
-        self.timings.append({"stage": stage.name, "epoch": epoch + 1, **timing})
+        clock.lap("steps")
+        counts = self.position.records >= self.total - LAST_EPOCHS
+        if self.writes and (counts or (self.position.records + 1) % self.eval_every == 0):
+            record |= self.evaluator.scores(self.method.network())
+        clock.lap("evaluation")
+        self._finish(stage, epoch, record, clock.laps)
+        self.watch(replace(progress, step=stage.steps, record=record))
+
+    def _rows(self, stage: Stage) -> dict[str, Tensor]:
+        """This process's rows of every batch of an epoch, by pool."""
+        batch, device = self.method.config.batch_size, self.method.context.device
+        return {
+            name: self.group.part(self.random.rows(name, population, stage.steps, batch), 1).to(device)
+            for name, population in stage.pools.items()
+        }
+
+    def _finish(self, stage: Stage, epoch: int, record: dict[str, Any], laps: dict[str, float]) -> None:
+        """Write the records and, if due, a checkpoint."""
+        replays = self.epochs.replays
+        self.records.append(record | ({"shared_with": replays} if replays else {}))
+        self.timings.append({"stage": stage.name, "epoch": epoch + 1, **laps})
         self.position = Position(self.position.stage, epoch + 1, self.position.records + 1)
-        if self.sharing is not None:
-            self.sharing.after_epoch(self)  # before the checkpoint: a run that stands later has kept what it shares
-        ended = last_stage and epoch + 1 == stage.epochs
+        if self.reuse is not None:
+            self.reuse.after_epoch(self)  # before the checkpoint: a run that is further has kept what it shares
         recent = 0 <= time.monotonic() - self._saved_at < CHECKPOINT_SECONDS  # a clock may jump back
-        if self.writes and not self.shown_again and (ended or not recent):
-            before = {f"{BEFORE}{name}": labels for name, labels in self._before.items()}
-            save_checkpoint(self.folder / "checkpoints", method.state_dict() | before, self.position, self.config)
+        if self.writes and not replays and (self.position.records == self.total or not recent):
+            previous = {f"{PREVIOUS}{name}": labels for name, labels in self._previous.items()}
+            state = self.method.state_dict() | previous
+            save_checkpoint(self.folder / "checkpoints", state, self.position, self.config)
             self._saved_at = time.monotonic()
-        self.watch(Progress(stage.name, epoch + 1, stage.epochs, stage.steps, stage.steps, record))
+
+    # ---- what is recorded
+
+    def _describe(self, stage: Stage, epoch: int) -> dict[str, Any]:
+        """The sites' part of the record; in the last stage also snapshots, and in its last epoch the pseudo-labels."""
+        about = self.method.describe()
+        moment = moment_of(epoch, stage.epochs) if stage is self.stages[-1] else None
+        if moment:
+            path = self.folder / "snapshots" / f"{moment}.safetensors"
+            save_snapshot(path, self.method, about, self.task, self.random)
+        if moment == "last":
+            write_pseudo_labels(self.folder / "pseudo_labels.csv", about.pseudo_labels, self.task)
+        return {"domains": self._sites(about)} if about.pseudo_labels else {}
+
+    def _sites(self, about: Description) -> dict[str, dict[str, float]]:
+        """Signals of each domain's pseudo-labels and, where true labels are known, their accuracy."""
+        known = {domain.name: domain.known for domain in self.task.training.unlabeled}
+        priors = self._class_priors(about)
+        merged = None if about.prototypes is None else about.prototypes.merged
+        found: dict[str, dict[str, float]] = {}
+        for name, pseudo in about.pseudo_labels.items():
+            row = {"uncertainty": pseudo.uncertainty.mean()} | mixing_signals(about, pseudo.uncertainty)
+            row |= site_signals(pseudo, priors, merged, self._previous.get(name))
+            self._previous[name] = pseudo.labels.clone()
+            values = torch.stack([value.float() for value in row.values()]).tolist()  # one host sync
+            found[name] = dict(zip(row, values, strict=True)) | self.evaluator.audit(name, pseudo, known.get(name))
+        return found
+
+    def _class_priors(self, about: Description) -> Tensor:
+        """Plausible class distributions of unlabeled domains [M,K]: at least that of the labeled one."""
+        context = self.method.context
+        labeled = ops.class_mix(context.labels, context.classes)[None]
+        return labeled if about.class_priors is None else torch.cat([labeled, about.class_priors])
 
     def _mean_losses(self, losses: dict[str, Tensor], stage: Stage, epoch: int) -> dict[str, float]:
         wrong = (~torch.isfinite(losses["loss"])).nonzero().flatten().tolist()
@@ -183,12 +251,12 @@ class Loop:
             self._diverged(f"The loss became {losses['loss'][wrong[0]].item()}", stage, epoch, wrong[0])
         weights = torch.stack([weight.isfinite().all() for weight in self.method.network().parameters()])
         if not weights.all():
-            self._diverged("The weights became infinite or not a number", stage, epoch, stage.steps - 1)
+            self._diverged("The weights became infinite or NaN", stage, epoch, stage.steps - 1)
         return {name: values.float().mean().item() for name, values in losses.items()}
 
     def _diverged(self, what: str, stage: Stage, epoch: int, step: int) -> NoReturn:
         if not self.writes:
-            raise SystemExit(2)  # every process sees it; one tells
+            raise SystemExit(2)  # every process sees it; the first reports it
         kept = self.folder / "checkpoints"
         last = f" The last good checkpoint is kept in {kept}." if kept.is_dir() else ""
         raise UserError(
@@ -196,14 +264,26 @@ class Loop:
             f"usually helps; it needs another --out than {self.folder}."
         )
 
-    def _domains(self) -> dict[str, dict[str, float]]:
-        """What each domain's pseudo-labels look like and, where true labels are known, how many are right."""
-        method, known = self.method, {domain.name: domain.known for domain in self.task.training.unlabeled}
-        found: dict[str, dict[str, float]] = {}
-        for name, pseudo in method.pseudo_labels().items():
-            row = {"uncertainty": pseudo.uncertainty.mean()} | method.signals(pseudo)
-            row |= site_signals(pseudo, self._class_mixes, method.merged_prototypes(), self._before.get(name))
-            self._before[name] = pseudo.labels.clone()
-            values = torch.stack([value.float() for value in row.values()]).tolist()  # one wait for the device
-            found[name] = dict(zip(row, values, strict=True)) | self.evaluator.audit(name, pseudo, known.get(name))
-        return found
+
+def mixing_signals(about: Description, uncertainty: Tensor) -> dict[str, Tensor]:
+    """Means of λ_ε and λ, and the share of certain pseudo-labels; for methods that mix by uncertainty."""
+    if about.certainty is None or about.ratio is None:
+        return {}
+    certainty = about.certainty(uncertainty)
+    ratio = about.ratio(uncertainty, torch.full_like(certainty, 0.5))  # the mean of a uniform draw
+    certain = (certainty > about.threshold).float()
+    return {"lambda_uncertainty": certainty.mean(), "lambda": ratio.mean(), "certain": certain.mean()}
+
+
+class _Clock:
+    """Seconds between laps, by name."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str = "") -> None:
+        now = time.perf_counter()
+        if name:
+            self.laps[name] = now - self._last
+        self._last = now

@@ -1,4 +1,4 @@
-"""When a device's memory is not enough: which batch size would be."""
+"""When a device runs out of memory: which batch size would fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def too_large(error: BaseException, kind: type[Method], settings: MethodConfig, context: Context) -> str:
-    """One message with a batch size that passed a step of every stage here. The caller has let go of the old method."""
+    """One message with a batch size that passed a step of every stage here. The caller has dropped the old method."""
     traceback.clear_frames(error.__traceback__)  # the tensors of the step that failed
     fits = fitting_batch_size(kind, settings, context)
     where = "GPU's memory" if context.device.type == "cuda" else "memory"
@@ -43,7 +43,7 @@ def _one_step_fits(kind: type[Method], settings: MethodConfig, context: Context)
         torch.cuda.empty_cache()
     try:
         method, random = kind(settings, context), Randomness(context.seed, context.device)
-        for stage in method.stages():
+        for stage in method.stage_list():
             if not stage.epochs:
                 continue
             random.begin_epoch(stage.name, 0)
@@ -52,7 +52,7 @@ def _one_step_fits(kind: type[Method], settings: MethodConfig, context: Context)
                 name: random.rows(name, population, 1, settings.batch_size)[0].to(context.device)
                 for name, population in stage.pools.items()
             }
-            method.step(stage, rows, random.draws(method.draws(stage)))["loss"].item()
+            method.step(stage, rows, random.draws(method.draws(stage)), method.losses)["loss"].item()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

@@ -1,4 +1,4 @@
-"""What a finished run says about itself: outputs, calibration, prototypes, and a verdict on every site."""
+"""What a finished run leaves besides its network: outputs, calibration, prototypes, warnings and a verdict per site."""
 
 from __future__ import annotations
 
@@ -6,54 +6,57 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from proud import ops
-from proud.data.decode import evenly
-from proud.training.evaluator import forward_all
+from proud.data.checks import evenly
 from proud.files import replacing, write_json, write_tensors
+from proud.methods.base import Description
+from proud.nets.forward import forward_all
 from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from proud.training.loop import Loop
 
-    Outputs = dict[str, tuple[Tensor, Tensor]]  # `val` and `test` -> logits and labels
+Outputs = dict[str, tuple[Tensor, Tensor]]  # `val` and `test` -> logits and labels
 
 
-def last_prototypes(loop: Loop) -> dict[str, Tensor]:
-    """Of the trained network; all processes find them together."""
+def final_description(loop: Loop) -> Description:
+    """Of the trained network; all processes compute it together."""
     loop.random.begin_epoch("end", 0)
-    return loop.method.prototypes(loop.random)
+    return loop.method.describe(loop.random)
 
 
-def save_trust(
-    folder: Path, loop: Loop, records: list[dict[str, Any]], prototypes: dict[str, Tensor], outputs: Outputs
-) -> dict[str, Any] | None:
-    """Writes all but the calibration, which belongs in model.json: None without validation images."""
-    if prototypes:
-        if loop.method.own_statistics:
-            prototypes = as_deployed(loop, prototypes)
-        with replacing(folder / "prototypes.safetensors") as part:
-            write_tensors(part, prototypes, "proud-prototypes-1")
-    sites = diagnose(records, _images_to_look_at(loop))
+def save_outcome(
+    folder: Path, loop: Loop, about: Description, records: list[dict[str, Any]], outputs: Outputs
+) -> dict[str, Tensor]:
+    """Writes the verdicts and the outputs; returns the prototypes."""
+    sites = diagnose(records, images_to_look_at(loop, about))
     if sites:
         write_json(folder / "diagnosis.json", [site.as_json() for site in sites])
-    save_outputs(folder, outputs)
+    tensors: dict[str, Tensor] = {}
+    for name, (logits, labels) in outputs.items():
+        tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
+    if tensors:
+        with replacing(folder / "outputs.safetensors") as part:
+            write_tensors(part, tensors, "proud-outputs-1")
+    return saved_prototypes(loop, about)
+
+
+def calibration(outputs: Outputs) -> dict[str, Any] | None:
+    """Fitted on validation images; measured on the unseen domain, never fitted there. None without validation."""
     if "val" not in outputs:
         return None
     trust = fit_trust(*outputs["val"])
-    # measured on the unseen domain, never fitted there
     return trust.as_json() | ({"test": measure(trust, *outputs["test"])} if "test" in outputs else {})
 
 
 def collapses(loop: Loop, outputs: Outputs) -> list[str]:
-    """What is wrong with the trained network at first sight, in words; mostly nothing."""
-    method, training = loop.method, loop.task.training
-    context, net = method.context, method.network()
+    """Warnings about a network that learned nothing, or that predicts one class for a whole site."""
+    training, context, net = loop.task.training, loop.method.context, loop.method.network()
     found = [learned_nothing(*outputs["val"], training.labeled.name)] if "val" in outputs else []
     for domain in training.unlabeled:
         some = domain.images[evenly(len(domain.images), LOOKED_AT)]
@@ -62,43 +65,12 @@ def collapses(loop: Loop, outputs: Outputs) -> list[str]:
     return [text for text in found if text]
 
 
-def as_deployed(loop: Loop, found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same prototypes in the features of the saved network.
-
-    DaPP with a domain's own batch statistics has features that no image has that comes alone. So the means under the
-    last pseudo-labels are taken again, over the features that `proud predict` computes.
-    """
-    method, training = loop.method, loop.task.training
-    context, pseudo, kept = method.context, method.pseudo_labels(), dict(found)
-    centers, domains = [], []
-    for name, images in (("", training.labeled.images), *((each.name, each.images) for each in training.unlabeled)):
-        features, _ = forward_all(method.network(), images, context.spec, context.device, "fp32")
-        unit = normalize(features, dim=1)
-        centers.append(unit.mean(0) if method.centred else torch.zeros_like(unit[0]))
-        labels = pseudo[name].labels if name else context.labels
-        domains.append(ops.hard_prototypes(normalize(unit - centers[-1], dim=1), labels, context.classes))
-        keys = (f"site/{name}", f"present/{name}") if name else ("labeled", "labeled_present")
-        kept |= dict(zip(keys, domains[-1], strict=True))
-        kept |= {f"center/{name}": centers[-1]} if name else {}
-    return kept | {"merged": ops.merge_prototypes(domains), "center": torch.stack(centers).mean(0)}
-
-
-def save_outputs(folder: Path, outputs: Outputs) -> None:
-    """Logits and labels of source validation and test, for reports."""
-    tensors: dict[str, Tensor] = {}
-    for name, (logits, labels) in outputs.items():
-        tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
-    if tensors:
-        with replacing(folder / "outputs.safetensors") as part:
-            write_tensors(part, tensors, "proud-outputs-1")
-
-
-def _images_to_look_at(loop: Loop) -> dict[str, list[dict[str, Any]]]:
-    """Per site, the most doubtful images: path (row of an array), label, uncertainty."""
+def images_to_look_at(loop: Loop, about: Description) -> dict[str, list[dict[str, Any]]]:
+    """Per site, the most uncertain images: path (row of an array), label, uncertainty."""
     classes, audits = loop.task.training.classes, loop.task.evaluation.audits
     known = {domain.name: domain.known for domain in loop.task.training.unlabeled}
     found = {}
-    for name, pseudo in loop.method.pseudo_labels().items():
+    for name, pseudo in about.pseudo_labels.items():
         audit = audits.get(name)
         found[name] = [
             {
@@ -109,3 +81,46 @@ def _images_to_look_at(loop: Loop) -> dict[str, list[dict[str, Any]]]:
             for row in most_doubtful(pseudo, known.get(name)).tolist()
         ]
     return found
+
+
+# ---- prototypes.safetensors
+
+
+def saved_prototypes(loop: Loop, about: Description) -> dict[str, Tensor]:
+    """`merged` [K,d], and `site/NAME` [K,d] with `present/NAME` [K] of each domain; `center` and those of each domain
+    [d] are subtracted from unit features before angles are measured; `tau` [1] is the uncertainty's temperature.
+
+    Empty without prototypes. DaPP with a domain's own batch statistics has features that a single image cannot have:
+    then the means under the last pseudo-labels are computed again, over the features that `proud predict` computes.
+    """
+    found = about.prototypes
+    if found is None:
+        return {}
+    saved = {"tau": found.merged.new_tensor([found.tau])}
+    if found.batch_statistics:
+        return saved | _as_deployed(loop, about)
+    centers = torch.zeros(1 + len(about.pseudo_labels), found.merged.shape[1], device=found.merged.device)
+    centers = centers if found.centers is None else found.centers
+    saved |= {"merged": found.merged, "center": centers.mean(0)}
+    saved |= {"labeled": found.labeled, "labeled_present": found.present}
+    for t, (name, domain) in enumerate(about.pseudo_labels.items(), start=1):
+        saved |= {f"site/{name}": domain.prototypes, f"present/{name}": domain.present, f"center/{name}": centers[t]}
+    return saved
+
+
+def _as_deployed(loop: Loop, about: Description) -> dict[str, Tensor]:
+    method, training = loop.method, loop.task.training
+    context = method.context
+    saved: dict[str, Tensor] = {}
+    centred = about.prototypes is not None and about.prototypes.centers is not None
+    centers, domains = [], []
+    for name, images in (("", training.labeled.images), *((each.name, each.images) for each in training.unlabeled)):
+        features, _ = forward_all(method.network(), images, context.spec, context.device, "fp32")
+        unit = normalize(features, dim=1)
+        centers.append(unit.mean(0) if centred else torch.zeros_like(unit[0]))
+        labels = about.pseudo_labels[name].labels if name else context.labels
+        domains.append(ops.hard_prototypes(normalize(unit - centers[-1], dim=1), labels, context.classes))
+        keys = (f"site/{name}", f"present/{name}") if name else ("labeled", "labeled_present")
+        saved |= dict(zip(keys, domains[-1], strict=True))
+        saved |= {f"center/{name}": centers[-1]} if name else {}
+    return saved | {"merged": ops.merge_prototypes(domains), "center": torch.stack(centers).mean(0)}

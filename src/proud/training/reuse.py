@@ -1,4 +1,4 @@
-"""No work twice: what one run of a bench keeps for others that would do the very same, and how these go on from it.
+"""No work twice: what one run of a bench keeps for others that would do the same, and how these continue from it.
 
 FOLDER/KEY/NNNNNN/    a checkpoint after so many epochs
 FOLDER/KEY/kept.json  whose it is, and the records up to there; written last, it makes the rest valid
@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from proud.errors import UserError
-from proud.training.checkpoint import Position, load_into, read_checkpoint, save_checkpoint
 from proud.files import read_json, write_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from proud.methods.base import Method, Stage
-    from proud.randomness import Randomness
-    from proud.training.loop import Loop
+from proud.methods.base import Method, Stage
+from proud.randomness import Randomness
+from proud.training.checkpoint import Position, load_into, read_checkpoint, save_checkpoint
+from proud.training.loop import LAST_EPOCHS, Epochs, Loop
 
 FORMAT = "proud-kept-1"
 
@@ -44,25 +40,25 @@ def is_kept(folder: Path) -> bool:
 
 
 def read_kept(folder: Path) -> Kept | None:
-    """None where there is none, or a damaged one, which is removed."""
+    """None if there is none, or a damaged one, which is removed."""
     if not is_kept(folder):
         return None
     try:
         about = read_json(folder / "kept.json")
         if about["format"] != FORMAT:
-            raise ValueError(f"its format is {about['format']!r}, not {FORMAT!r}")
+            raise ValueError(f"format {about['format']!r}, expected {FORMAT!r}")
         states = {int(number): read_checkpoint(checkpoint_of(folder, number))[0] for number in about["epochs"]}
         if len(about["records"]) != max(states) or max(states) - min(states) + 1 != len(states):
-            raise ValueError("its records and epochs do not fit")
+            raise ValueError("records and epochs are inconsistent")
         return Kept({key: str(about["by"][key]) for key in ("method", "test")}, list(about["records"]), states)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        warnings.warn(f"{folder} is damaged ({error}): what it held is trained again", stacklevel=2)
+        warnings.warn(f"{folder} is damaged ({error}): its work is done again", stacklevel=2)
         shutil.rmtree(folder, ignore_errors=True)
         return None
 
 
 def write_kept(folder: Path, by: dict[str, str], records: list[dict[str, Any]], epochs: list[int]) -> None:
-    """Call when all states are there. Numbers of the test domain are this run's alone."""
+    """Call when all states are written. Numbers of the test domain belong to this run only."""
     shown = [{key: value for key, value in record.items() if key != "test_accuracy"} for record in records]
     write_json(folder / "kept.json", {"format": FORMAT, "by": by, "epochs": epochs, "records": shown})
 
@@ -72,10 +68,10 @@ def checkpoint_of(folder: Path, number: int) -> Path:
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """What a run may go on from, and what it keeps; `by` says which run it is.
+class Reuse:
+    """What a run may continue from, and what it keeps; `by` identifies the run.
 
-    `training` and `pretraining` are keys: they are equal where the work is. An empty one shares nothing.
+    `training` and `pretraining` are keys: equal where the work is the same, empty where nothing can be shared.
     """
 
     folder: Path
@@ -85,21 +81,18 @@ class Sharing:
     keep_training: bool = False
     keep_pretraining: bool = False
 
-    # ---- going on
-
     def begin(self, loop: Loop) -> None:
         """At the very start of a run: skip what another one has done."""
         if self.training and (kept := read_kept(self.folder / self.training)) is not None:
-            show_again(loop, kept)
+            replay(loop, kept)
         elif self.pretraining and (kept := read_kept(self.folder / self.pretraining)) is not None:
             epochs = loop.stages[0].epochs
             load_into(loop.method, kept.states[epochs], self.folder / self.pretraining)
             skip(loop, kept, epochs)
 
-    # ---- keeping
-
     def after_epoch(self, loop: Loop) -> None:
-        if loop.shown_again:
+        """Keep what others need."""
+        if loop.epochs.replays:
             return
         first, done = loop.stages[0].epochs, loop.position.records
         if self.keep_pretraining and done == first:
@@ -109,7 +102,7 @@ class Sharing:
         if self.keep_training and done in counted:
             self._keep(self.training, loop.method.network().state_dict(), loop.position)
             folder = self.folder / self.training
-            # a run that was taken up again may not have kept its earlier ones
+            # a resumed run may not have kept its earlier ones
             if done == counted[-1] and all(checkpoint_of(folder, number).is_file() for number in counted):
                 write_kept(folder, self.by, loop.records.read(), counted)
 
@@ -119,11 +112,8 @@ class Sharing:
 
 
 def counted_epochs(loop: Loop) -> list[int]:
-    """After how many epochs the network is wanted: before the first and after each of those that count."""
-    from proud.training.loop import LAST_EPOCHS
-
-    total = sum(stage.epochs for stage in loop.stages)
-    return list(range(max(1, total - LAST_EPOCHS), total + 1))
+    """After how many epochs the network is needed: before the first and after each of those that count."""
+    return list(range(max(1, loop.total - LAST_EPOCHS), loop.total + 1))
 
 
 def skip(loop: Loop, kept: Kept, epochs: int) -> None:
@@ -142,23 +132,35 @@ def position_after(epochs: int, stages: list[Stage]) -> Position:
         if left <= stage.epochs:
             return Position(number, left, epochs)
         left -= stage.epochs
-    raise UserError(f"There are no {epochs} epochs in this run.")
+    raise UserError(f"This run has fewer than {epochs} epochs.")
 
 
-def show_again(loop: Loop, kept: Kept) -> None:
+def replay(loop: Loop, kept: Kept) -> None:
     """The epochs that count, with the networks of another run: evaluated here, trained there."""
     first, last = min(kept.states), max(kept.states)
     if last > len(kept.states):  # otherwise the first epoch of all counts, and starts from scratch
         loop.method.network().load_state_dict(kept.states[first])
         skip(loop, kept, first)
-    loop.shown_again = kept.by
+    loop.epochs = ReplayedEpochs(kept, loop)
 
-    def run_epoch(
-        method: Method, stage: Stage, rows: dict[str, Tensor], random: Randomness, after_step: Callable[[int], None]
+
+class ReplayedEpochs(Epochs):
+    """Loads the weights that another run had after each epoch, and returns its losses."""
+
+    def __init__(self, kept: Kept, loop: Loop) -> None:
+        super().__init__()
+        self.kept, self.loop, self.replays = kept, loop, kept.by
+
+    def __call__(
+        self,
+        method: Method,
+        stage: Stage,
+        rows: dict[str, Tensor],
+        random: Randomness,
+        after_step: Callable[[int], None],
     ) -> dict[str, Tensor]:
-        method.network().load_state_dict(kept.states[loop.position.records + 1])
-        losses = kept.records[loop.position.records]["losses"]
+        done = self.loop.position.records
+        method.network().load_state_dict(self.kept.states[done + 1])
+        losses = self.kept.records[done]["losses"]
         # exact: the records hold float32 values
         return {name: torch.tensor([value], device=method.context.device) for name, value in losses.items()}
-
-    loop.run_epoch = run_epoch

@@ -1,4 +1,4 @@
-"""One run from its config: read the data, build the network, train, save what the run leaves behind."""
+"""One run from its settings: find and read the images, build the network, train, save what the run leaves behind."""
 
 from __future__ import annotations
 
@@ -6,252 +6,235 @@ import json
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from proud.config import NOTHING, Options, RunConfig, check, choose_model, flat
-from proud.data.task import assemble
-from proud.data.benchmarks import catalog_for
+from proud.config import Options, RunConfig, check_run, choose_model, flat
+from proud.data.reader import MemoryCache
+from proud.data.source import TaskSource, find_task
+from proud.data.task import read_task
 from proud.data.types import Task
-from proud.data.labels import read_labels, state_labels
-from proud.data.native import native_side
-from proud.errors import UserError
-from proud.methods import method_class
-from proud.methods.base import Method, MethodConfig
-from proud.methods.context import make_context
 from proud.distributed.group import ALONE, Group
-from proud.nets.models import model_spec
 from proud.distributed.ranks import check_method
-from proud.files import replacing, write_json, write_tensors
-from proud.training.run_folder import (
-    FORMAT,
-    check_folder,
-    clear,
-    default_folder,
-    held,
-    read_result,
-    read_run,
-    refuse_other_data,
-    remove_if_empty,
-)
-from proud.training.loop import LAST_EPOCHS, Loop, Progress, Stopped, plain_epoch
-from proud.machine import (
-    choose_device,
-    choose_threads,
-    code_version,
-    environment,
-    making_many_objects,
-    stop_signals,
-)
+from proud.errors import UserError
+from proud.files import write_json
+from proud.machine import Stopped, choose_device, choose_threads, environment, stop_signals
+from proud.methods import code_version, method_class
+from proud.methods.base import Method, MethodConfig
+from proud.methods.context import make_context, uncompiled
+from proud.model.format import RUN_FORMAT, read_result, write_model
+from proud.nets.models import ModelSpec, check_weights, model_spec
+from proud.training.fast import FastEpochs, compiled_or_plain
+from proud.training.loop import LAST_EPOCHS, Epochs, Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
-from proud.training.outcome import collapses, last_prototypes, save_trust
-from proud.training.reuse import Sharing
+from proud.training.outcome import calibration, collapses, final_description, save_outcome
+from proud.training.reuse import Reuse
+from proud.training.run_folder import clear, default_folder, opened, refuse_other_data
 
-MODEL_FORMAT = "proud-model-1"
+Watch = Callable[[Progress], None]
 
 
-@making_many_objects()
-def load_task(run: RunConfig, progress: bool = False, cache: str = "none") -> tuple[Task, str]:
-    """The run's images, and the name of its network."""
-    stated = read_labels(run.labels) if run.labels else []
-    catalog = catalog_for(run.data, run.root or None)
-    model = choose_model(run.model, native_side(catalog, run.labeled))
-    size = model_spec(model, 2, run.size or None).size
-    check_network(run, model, size)
-    task = assemble(
-        catalog,
-        labeled=run.labeled,
-        test=None if run.test == NOTHING else run.test,
-        unlabeled=run.unlabeled or None,
-        size=size,
-        square=run.square,
-        val=run.val,
-        seed=run.seed,
-        skip_bad=run.skip_bad,
-        progress=progress,
-        disk=cache,
-    )
-    return state_labels(task, stated, run.labels) if stated else task, model
+@dataclass(frozen=True)
+class Run:
+    """Everything that `train` was called with, and the folder it writes."""
+
+    config: RunConfig
+    settings: MethodConfig
+    options: Options
+    folder: Path
+    group: Group = ALONE
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """All settings, as in run.json."""
+        return flat(self.config, self.settings)
+
+    @property
+    def writes(self) -> bool:
+        return self.group.rank == 0
 
 
 def train(
-    run: RunConfig,
-    method_config: MethodConfig,
+    config: RunConfig,
+    settings: MethodConfig,
     options: Options,
     *,
-    task: Task | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    data: TaskSource | Task | None = None,
+    watch: Watch = lambda progress: None,
     group: Group = ALONE,
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> dict[str, Any]:
     """Train and save; returns the run's result, which is also in OUT/result.json.
 
-    With a `group` of processes all of them call this; the first one writes, and it alone gets the result. `sharing`
-    (for one process) is what other runs of a bench have done already.
+    `data`: the images, if they are already found or read. With a `group` of processes all of them call this; only the
+    first writes and gets the result. `reuse` (for one process): what other runs of a bench have done already.
     """
-    with group.together():
-        check(run, method_config, options)
-        check_method(group, run.method, method_class(run.method), method_config.batch_size)
-    folder = Path(options.out or default_folder(run))
-    config = flat(run, method_config)
+    run = Run(config, settings, options, Path(options.out or default_folder(config)), group)
+    with group.failing_together():
+        check_run(config, settings, options)
+        check_method(group, config.method, method_class(config.method), settings.batch_size)
     with ExitStack() as stack:
-        if group.rank == 0 and not folder.exists():
-            stack.callback(remove_if_empty, folder)  # a run that is refused leaves nothing
+        before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
+        finished = group.from_first(lambda: None if before is None else read_result(run.folder))
+        if finished is not None:
+            if isinstance(data, Task):  # whose images were read anyway
+                with group.failing_together():
+                    refuse_other_data(run.folder, before["task"], data.report)
+            return finished | {"folder": str(run.folder)}  # wherever it was when it was trained
+        with group.failing_together():
+            task, method, about = build(run, before, data)
+        losses = group.losses(method)
+        if before is None and run.writes:
+            start_folder(run, about)
+        with stop_signals() as should_stop:
+            loop = Loop(
+                method,
+                task,
+                run.folder,
+                run.stored,
+                eval_every=options.eval_every,
+                epochs=choose_epochs(run, method, losses),
+                watch=watch,
+                should_stop=should_stop,
+                reuse=reuse,
+            )
+            loop.restore()
+            try:
+                records = loop.run()
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                context = method.context
+                del method, loop, losses  # their memory is needed for the search
+                raise UserError(too_large(error, method_class(config.method), settings, context)) from None
+        return finish(run, loop, records)
 
-        def take() -> None:
-            check_folder(folder, config, options)
-            stack.enter_context(held(folder))
 
-        group.from_first(take)
-        return _train(run, method_config, options, folder, config, task, watch, group, sharing)
+def start_folder(run: Run, about: dict[str, Any]) -> None:
+    """Only now, when everything has been checked, is an earlier run removed."""
+    description = {"format": RUN_FORMAT, "config": run.stored, **about}
+    json.dumps(description)  # what cannot be written must not cost an earlier run
+    clear(run.folder)
+    write_json(run.folder / "run.json", description)
 
 
-def _train(
-    run: RunConfig,
-    method_config: MethodConfig,
-    options: Options,
-    folder: Path,
-    config: dict[str, Any],
-    task: Task | None,
-    watch: Callable[[Progress], None],
-    group: Group,
-    sharing: Sharing | None,
-) -> dict[str, Any]:
-    before, finished = group.from_first(lambda: stored_run(folder, config, options))
-    if finished is not None:
-        if task is not None:  # whose images were read anyway
-            with group.together():
-                refuse_other_data(folder, before["task"], task.report)
-        return finished
-    with group.together():
-        task, method, about = build(run, method_config, options, folder, before, task, group)
-    group.prepare(method)
-    device = method.context.device
-    if before is None and group.rank == 0:
-        # only now, when all that can be wrong has been looked at, may an earlier run go
-        stored = {"format": FORMAT, "config": config, **about}
-        json.dumps(stored)  # what cannot be written must not cost an earlier run
-        clear(folder)
-        write_json(folder / "run.json", stored)
-    with stop_signals() as should_stop:
-        loop = Loop(
-            method,
-            task,
-            folder,
-            config,
-            eval_every=options.eval_every,
-            run_epoch=choose_epoch(method, options, device),
-            watch=watch,
-            should_stop=should_stop,
-            sharing=sharing,
-        )
-        loop.restore()
-        try:
-            records = loop.run()
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            context = method.context
-            del method, loop  # their memory is needed for finding out
-            raise UserError(too_large(error, method_class(run.method), method_config, context)) from None
-    prototypes = last_prototypes(loop)
-    if group.rank:
+def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Save the model and the result."""
+    method, task = loop.method, loop.task
+    about = final_description(loop)
+    if not run.writes:
         return {}
-    # in the precision in which the saved model answers: what it promises is fitted on these
+    # in the precision in which the saved model predicts: its calibration is fitted on these
     outputs = loop.evaluator.logits(method.network(), "fp32")
-    trust = save_trust(folder, loop, records, prototypes, outputs)
-    told = {"warnings": wrong} if (wrong := collapses(loop, outputs)) else {}
-    save_model(folder, method, task, config, trust, told)
-    result = summary(records) | {"folder": str(folder)} | told
-    write_json(folder / "result.json", result)
+    prototypes = save_outcome(run.folder, loop, about, records, outputs)
+    problems = collapses(loop, outputs)
+    write_model(
+        run.folder,
+        method.network().state_dict(),
+        method.context.spec,
+        task.training.classes,
+        run.stored,
+        trust=calibration(outputs),
+        prototypes=prototypes,
+        warnings=problems,
+    )
+    result = summary(records) | {"folder": str(run.folder)} | ({"warnings": problems} if problems else {})
+    write_json(run.folder / "result.json", result)
     return result
 
 
-def stored_run(folder: Path, config: dict[str, Any], options: Options) -> tuple[dict[str, Any] | None, Any]:
-    """The description of a run to be resumed, and its result if it is finished."""
-    before = check_folder(folder, config, options)  # again: another process may have finished it meanwhile
-    result = None if before is None else read_result(folder)
-    return before, result and result | {"folder": str(folder)}  # wherever it was when it was trained
+# ---- building
 
 
 def build(
-    run: RunConfig,
-    method_config: MethodConfig,
-    options: Options,
-    folder: Path,
-    before: dict[str, Any] | None,
-    task: Task | None,
-    group: Group,
+    run: Run, before: dict[str, Any] | None, data: TaskSource | Task | None
 ) -> tuple[Task, Method, dict[str, Any]]:
-    """Images, networks, and what run.json says of them."""
+    """Images, method, and what run.json says of them. `before`: the description of a run to be resumed."""
+    config, options, group = run.config, run.options, run.group
     device = choose_device(group.device(options.device))
     # sums depend on the number of threads: a resumed run keeps it
-    kept = (before or {}).get("threads", 0) if (before or {}).get("processes", 1) == group.size else 0
-    threads = choose_threads(options.threads or kept, group.here)
-    if task is None:
-        task, model = load_task(run, not options.quiet and group.rank == 0, options.cache)
-    else:
-        model = choose_model(run.model, task.size)
-        check_network(run, model, task.size)
-    check_known(task, run.method)
+    kept = before["threads"] if before and before.get("processes", 1) == group.size and "threads" in before else 0
+    threads = choose_threads(options.threads or kept, group.local_size)
+    task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache)
+    check_known_labels(task, config.method)
     if before is not None:
-        refuse_other_data(folder, before["task"], task.report)
-    spec = replace(model_spec(model, len(task.training.classes), task.size), square=run.square)
-    precision = ("bf16" if device.type == "cuda" else "fp32") if run.precision == "auto" else run.precision
+        refuse_other_data(run.folder, before["task"], task.report)
+    precision: Literal["fp32", "bf16"] = "bf16" if device.type == "cuda" else "fp32"
     context = make_context(
-        task.training, spec, device, weights=run.weights, seed=run.seed, precision=precision, group=group
+        task.training,
+        spec,
+        device,
+        weights=config.weights,
+        seed=config.seed,
+        precision=precision if config.precision == "auto" else config.precision,
+        group=group,
+        compile=compiled_or_plain if uses_graphs(run, device) else uncompiled,
     )
-    method = method_class(run.method)(method_config, context)
+    method = method_class(config.method)(run.settings, context)
     about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads}
-    about |= {"code": code_version(run.method), **environment(device)}
-    if before is not None and group.rank == 0:
-        note_changed_code(folder, before, about)
-    for text in method.cautions() if before is None and group.rank == 0 else ():
+    about |= {"code": code_version(config.method), **environment(device)}
+    about |= {"processes": group.size} if group.size > 1 else {}
+    if before is not None and run.writes:
+        note_changed_code(run, before, code_version(config.method))
+    for text in method.describe().warnings if before is None and run.writes else ():
         warnings.warn(text, stacklevel=2)
-    if group.size > 1:
-        about["processes"] = group.size
     return task, method, about
 
 
-def note_changed_code(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """A run that goes on with other code than it began with says so, and its run.json names both."""
-    was = before.get("code") or ("" if before.get("commit") == now["commit"] else "earlier")
-    if not was or was.split()[-1] == now["code"]:
+def load(
+    config: RunConfig,
+    data: TaskSource | Task | None = None,
+    *,
+    progress: bool = False,
+    cache: str = "none",
+    memory: MemoryCache | None = None,
+) -> tuple[Task, ModelSpec]:
+    """The run's images, and the network for them; what cannot be built is refused before an image is decoded."""
+    if isinstance(data, Task):
+        name = choose_model(config.model, data.size)
+        spec = model_spec(name, len(data.training.classes), data.size, config.square)
+        check_weights(name, spec.size, config.weights)
+        return data, spec
+    source = data or find_task(config)
+    name = choose_model(config.model, source.native_side)
+    spec = model_spec(name, len(source.roles.classes), config.size, config.square)
+    check_weights(name, spec.size, config.weights)
+    return read_task(source, spec.size, progress=progress, memory=memory, disk=cache), spec
+
+
+def check_known_labels(task: Task, method: str) -> None:
+    if any(domain.known is not None for domain in task.training.unlabeled):
+        if not method_class(method).uses_known_labels:
+            raise UserError(f"{method} does not support --labels; use --method proud.")
+
+
+def note_changed_code(run: Run, before: dict[str, Any], code: str) -> None:
+    """A resumed run whose code has changed warns, and its run.json names both versions."""
+    was = str(before.get("code") or "")
+    if not was or was.split()[-1] == code:
         return
-    method = before["config"].get("method")
-    warnings.warn(f"The code of {method} has changed since the run in {folder} began.", stacklevel=2)
-    write_json(folder / "run.json", before | {"code": f"{was} {now['code']}"})
+    warnings.warn(f"The code of {run.config.method} has changed since the run in {run.folder} started.", stacklevel=2)
+    write_json(run.folder / "run.json", before | {"code": f"{was} {code}"})
 
 
-def check_known(task: Task, method: str) -> None:
-    if any(domain.known is not None for domain in task.training.unlabeled) and not method_class(method).USES_KNOWN:
-        raise UserError(f"The method {method!r} has no use for labels of unlabeled images (--labels): proud has.")
+def uses_graphs(run: Run, device: torch.device) -> bool:
+    return run.options.fast and device.type == "cuda" and run.group is ALONE
 
 
-def check_network(run: RunConfig, model: str, size: int) -> None:
-    """Before any image is decoded: can this network be built?"""
-    if model == "digits" and size % 16:
-        raise UserError(f"The digits net needs a --size that is a multiple of 16, got {size}.")
-    if model == "digits" and run.weights not in ("auto", NOTHING):
-        raise UserError("--weights FILE is for timm backbones; the digits net always starts from random weights.")
-    if run.weights not in ("auto", NOTHING) and not Path(run.weights).is_file():
-        raise UserError(f"--weights {run.weights}: no such file. Use `auto`, `none` or a safetensors file.")
+def choose_epochs(run: Run, method: Method, losses: Any) -> Epochs:
+    device = method.context.device
+    if uses_graphs(run, device):
+        return FastEpochs(method)
+    if run.options.fast and device.type == "cuda" and run.writes:
+        warnings.warn("plain steps: CUDA graphs are not used under torchrun", stacklevel=2)
+    return Epochs(losses)
 
 
-def choose_epoch(method: Method, options: Options, device: torch.device) -> Callable[..., Any]:
-    if not options.fast or device.type != "cuda":
-        return plain_epoch
-    if method.context.group is not ALONE:
-        if method.context.group.rank == 0:
-            warnings.warn("plain steps: CUDA graphs are for one process without torchrun", stacklevel=2)
-        return plain_epoch
-    from proud.training.fast import FastEpochs
-
-    return FastEpochs(method)
+# ---- the result
 
 
 def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -268,18 +251,4 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def save_model(
-    folder: Path,
-    method: Method,
-    task: Task,
-    config: dict[str, Any],
-    trust: dict[str, Any] | None = None,
-    more: dict[str, Any] | None = None,
-) -> None:
-    with replacing(folder / "model.safetensors") as part:
-        write_tensors(part, method.network().state_dict(), MODEL_FORMAT)
-    about = {"format": MODEL_FORMAT, "classes": list(task.training.classes), "spec": asdict(method.context.spec)}
-    write_json(folder / "model.json", about | {"config": config} | (more or {}) | ({"trust": trust} if trust else {}))
-
-
-__all__ = ["Stopped", "choose_device", "default_folder", "load_task", "read_run", "summary", "train"]
+__all__ = ["Stopped", "default_folder", "load", "summary", "train"]

@@ -1,4 +1,4 @@
-"""`--tensorboard`: what records.jsonl and the snapshots say, for TensorBoard too."""
+"""`--tensorboard`: the scalars of records.jsonl and the pairs of the snapshots, for TensorBoard."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ALSO_SHOWN = ("labeled", "unlabeled", "mixed")
 
 
 class TensorBoard:
-    """Told of every epoch: scalars of each record, and the mixed pairs of each new snapshot."""
+    """Watches every epoch: scalars of each record, and the mixed pairs of each new snapshot."""
 
     def __init__(self, run: Path, resume: bool) -> None:
         try:
-            from torch.utils.tensorboard import SummaryWriter
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
         except ImportError as error:
             raise UserError("--tensorboard needs a package: pip install 'proud[tensorboard]'.") from error
         self.run, self.resume = run, resume
@@ -37,7 +37,7 @@ class TensorBoard:
     def __call__(self, now: Progress) -> None:
         if now.record is None:
             return
-        if self._writer is None:  # only now: the run's folder has been checked and is ours
+        if self._writer is None:  # only now: the run's folder has been checked
             if not self.resume:
                 shutil.rmtree(self.run / FOLDER, ignore_errors=True)
             self._writer = self._make(str(self.run / FOLDER))
@@ -47,7 +47,7 @@ class TensorBoard:
         self._writer.flush()
 
     def _pairs(self, now: Progress) -> None:
-        from safetensors.torch import load_file
+        from safetensors.torch import load_file  # noqa: PLC0415
 
         for moment in MOMENTS:
             path = self.run / "snapshots" / f"{moment}.safetensors"

@@ -1,4 +1,4 @@
-"""When to believe a model: calibration, prediction sets, abstention, a diagnosis of each site, what to label next.
+"""Reliability of a model: calibration, prediction sets, abstention, diagnosis of sites, selection of images to label.
 
-Imports `ops` and nothing above it, so that training, deployment and reports can all use it.
+Imports only `ops`, so that training, deployment and reports can all use it.
 """

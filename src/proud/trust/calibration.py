@@ -1,4 +1,4 @@
-"""Is a confidence of 90 % right nine times in ten? Temperature scaling (Guo et al. 2017) and calibration errors."""
+"""Temperature scaling (Guo et al. 2017) and calibration errors."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import torch
 from torch import Tensor
 
 BINS = 15
-COLDEST, HOTTEST = 0.05, 20.0
-ENOUGH = 30  # images to fit a temperature on: fewer say more about themselves than about the next ones
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+MIN_IMAGES = 30  # a temperature fitted on fewer images does not generalise
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    """The T whose softmax(logits / T) has the least NLL. [N,K], [N].
+    """The T that minimises the NLL of softmax(logits / T). [N,K], [N].
 
-    The NLL is convex in 1/T, so the zero of its slope is found by bisection, in float64; it is never worse than at
-    T = 1. Where every image is right the best T would be 0: such a set says nothing about doubt, and T stays 1, as it
-    does with too few images and where the best T lies beyond the bounds.
+    The NLL is convex in 1/T: the zero of its derivative is found by bisection in float64. T stays 1 with too few
+    images, if every image is right (the best T would be 0), if the best T is out of bounds or does not lower the NLL.
     """
     logits, labels = logits.double().cpu(), labels.cpu()
     logits = logits - logits.amax(1, keepdim=True)
-    if len(logits) < ENOUGH or bool((logits.argmax(1) == labels).all()):
+    if len(logits) < MIN_IMAGES or bool((logits.argmax(1) == labels).all()):
         return 1.0
-    low, high = 1 / HOTTEST, 1 / COLDEST
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
     if slope(logits, labels, low) >= 0 or slope(logits, labels, high) <= 0:
         return 1.0
     for _ in range(200):
@@ -32,17 +31,12 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
             high = middle
         else:
             low = middle
-    found = 2 / (low + high)
-    return found if nll(logits, labels, found) <= nll(logits, labels) else 1.0
-
-
-def believed(temperature: float, images: int) -> float:
-    """A temperature that an older version fitted: 1 where `fit_temperature` would say so now."""
-    return temperature if images >= ENOUGH and COLDEST < temperature < HOTTEST else 1.0
+    best = 2 / (low + high)
+    return best if nll(logits, labels, best) <= nll(logits, labels) else 1.0
 
 
 def slope(logits: Tensor, labels: Tensor, inverse: float) -> float:
-    """The derivative of the mean NLL by 1/T: the mean of E[logit] - logit of the label."""
+    """The derivative of the mean NLL with respect to 1/T: the mean of E[logit] - logit of the label."""
     expected = ((logits * inverse).softmax(1) * logits).sum(1)
     return (expected - logits.gather(1, labels[:, None]).squeeze(1)).mean().item()
 
@@ -59,7 +53,7 @@ def probabilities(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True)
 class Bin:
-    """Images whose confidence lies in (low, high]: how many, how sure on average, how often right."""
+    """Images with confidence in (low, high]: their count, mean confidence and accuracy."""
 
     low: float
     high: float
@@ -69,9 +63,9 @@ class Bin:
 
 
 def reliability(probs: Tensor, labels: Tensor, bins: int = BINS, adaptive: bool = False) -> list[Bin]:
-    """Bins of equal width over (0, 1], or of equal count if adaptive; empty ones have zeros. [N,K], [N]."""
-    confidence, guess = probs.double().max(1)
-    right = (guess == labels).double()
+    """Bins of equal width over (0, 1], or of equal count if adaptive; empty bins are zero. [N,K], [N]."""
+    confidence, predicted = probs.double().max(1)
+    right = (predicted == labels).double()
     if adaptive:
         parts = [part for part in confidence.argsort(stable=True).tensor_split(bins) if len(part)]
         edges = [(confidence[part[0]].item(), confidence[part[-1]].item()) for part in parts]
@@ -91,5 +85,5 @@ def calibration_error(probs: Tensor, labels: Tensor, bins: int = BINS, adaptive:
     """ECE: the mean gap between confidence and accuracy over the bins, weighted by their counts. In [0, 1]."""
     if not len(labels):
         return 0.0
-    found = reliability(probs, labels, bins, adaptive)
-    return sum(part.count * abs(part.confidence - part.accuracy) for part in found) / len(labels)
+    parts = reliability(probs, labels, bins, adaptive)
+    return sum(part.count * abs(part.confidence - part.accuracy) for part in parts) / len(labels)

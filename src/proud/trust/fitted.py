@@ -1,4 +1,4 @@
-"""All that a model knows about its own reliability, fitted on source validation once and kept in model.json."""
+"""Calibration, prediction sets and abstention of a model, fitted on source validation and stored in model.json."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proud import ops
 from proud.errors import UserError
 from proud.trust.calibration import (
-    COLDEST,
-    ENOUGH,
-    HOTTEST,
-    believed,
+    MAX_TEMPERATURE,
+    MIN_IMAGES,
+    MIN_TEMPERATURE,
     calibration_error,
     fit_temperature,
     nll,
@@ -46,34 +46,34 @@ def check_risk(risk: float) -> int:
 
 @dataclass(frozen=True)
 class Trust:
-    """Sets and abstention use the probabilities at T = 1: nothing fitted on the calibration images enters their own
-    calibration, so the guarantee on the source is exact. The confidence that people read is the calibrated one."""
+    """Prediction sets and abstention use the probabilities at T = 1, which are not fitted on the calibration images, so
+    the guarantee on the source is exact. Reported confidences are temperature-scaled."""
 
-    images: int  # source validation images that all this rests on
+    images: int  # source validation images used for the fit
     temperature: float
     quantiles: dict[Score, tuple[float, ...]]  # by COVERAGES
-    thresholds: tuple[float | None, ...]  # by RISKS; None: no threshold can promise this risk
-    validation: dict[str, float | None] = field(default_factory=dict)  # the measured numbers on these images
+    thresholds: tuple[float | None, ...]  # by RISKS; None: no threshold guarantees this risk
+    validation: dict[str, float | None] = field(default_factory=dict)  # metrics on these images
 
     def quantile(self, coverage: float, score: Score = "lac") -> float:
-        """Of the next full percent."""
+        """Of the next whole percent."""
         return self.quantiles[score][COVERAGES.index(check_coverage(coverage))]
 
     def threshold(self, risk: float) -> float | None:
-        """Of the full percent below; above the largest one, that of the largest."""
+        """Of the whole percent below, at most the largest of RISKS."""
         return self.thresholds[RISKS.index(min(check_risk(risk), RISKS[-1]))]
 
     def lowest_risk(self) -> float | None:
-        """The smallest risk that can be promised at all."""
-        found = [risk / 100 for risk, threshold in zip(RISKS, self.thresholds, strict=True) if threshold is not None]
-        return found[0] if found else None
+        """The smallest risk that can be guaranteed."""
+        risks = [risk / 100 for risk, threshold in zip(RISKS, self.thresholds, strict=True) if threshold is not None]
+        return risks[0] if risks else None
 
     def calibration(self) -> str:
-        """What the confidence rests on, in words."""
-        if self.images < ENOUGH:
-            return f"not calibrated: that takes {ENOUGH} validation images, the training had {self.images}"
+        """How the confidence was calibrated."""
+        if self.images < MIN_IMAGES:
+            return f"not calibrated: this needs {MIN_IMAGES} validation images, training had {self.images}"
         if self.temperature == 1:
-            return f"the network's own: its {self.images} validation images fit no temperature (T = 1)"
+            return f"not rescaled: no temperature fits the {self.images} validation images better (T = 1)"
         return f"calibrated on {self.images} validation images of the labeled domain (T = {self.temperature:.2f})"
 
     def as_json(self) -> dict[str, Any]:
@@ -95,12 +95,12 @@ def fit_trust(logits: Tensor, labels: Tensor) -> Trust:
     """From the logits [N,K] and labels [N] of source validation."""
     logits, labels = logits.double().cpu(), labels.cpu()
     probs = probabilities(logits)
-    confidence, guess = probs.max(1)
+    confidence, predicted = probs.max(1)
     quantiles: dict[Score, tuple[float, ...]] = {}
     for score in SCORES:
         scores = true_scores(probs, labels, score)
         quantiles[score] = tuple(conformal_quantile(scores, percent / 100) for percent in COVERAGES)
-    thresholds = tuple(risk_threshold(confidence, guess == labels, percent / 100) for percent in RISKS)
+    thresholds = tuple(risk_threshold(confidence, predicted == labels, percent / 100) for percent in RISKS)
     trust = Trust(len(labels), fit_temperature(logits, labels), quantiles, thresholds)
     return Trust(trust.images, trust.temperature, quantiles, thresholds, measure(trust, logits, labels))
 
@@ -108,14 +108,14 @@ def fit_trust(logits: Tensor, labels: Tensor) -> Trust:
 def measure(
     trust: Trust, logits: Tensor, labels: Tensor, coverage: float = 0.9, risk: float = 0.05, score: Score = "lac"
 ) -> dict[str, float | None]:
-    """What holds on labeled images, whatever was promised."""
+    """Metrics on labeled images, regardless of the stated guarantee."""
     logits, labels = logits.double().cpu(), labels.cpu()
     raw, calibrated = probabilities(logits), probabilities(logits, trust.temperature)
     covered, size = coverage_and_size(prediction_sets(raw, trust.quantile(coverage, score), score), labels)
-    confidence, guess = raw.max(1)
-    answered, wrong = answered_and_risk(confidence, guess == labels, trust.threshold(risk))
+    confidence, predicted = raw.max(1)
+    answered, wrong = answered_and_risk(confidence, predicted == labels, trust.threshold(risk))
     return {
-        "accuracy": (guess == labels).double().mean().item(),
+        "accuracy": (predicted == labels).double().mean().item(),
         "nll_before": nll(logits, labels),
         "nll_after": nll(logits, labels, trust.temperature),
         "ece_before": calibration_error(raw, labels),
@@ -130,7 +130,7 @@ def measure(
 
 
 def read_trust(stored: Any) -> Trust | None:
-    """From model.json; None where it has none (older models, training without validation)."""
+    """From model.json; None for a model trained without validation images."""
     if stored is None:
         return None
     quantiles: dict[Score, tuple[float, ...]] = {
@@ -142,28 +142,24 @@ def read_trust(stored: Any) -> Trust | None:
     sizes = {len(values) for values in quantiles.values()}
     shares = [value for values in quantiles.values() for value in values if value != math.inf]
     shares += [value for value in thresholds if value is not None]
-    whole = sizes == {len(COVERAGES)} and len(thresholds) == len(RISKS) and type(stored["images"]) is int
-    if not whole or not COLDEST <= temperature <= HOTTEST or not all(-1e-6 <= share <= 1 + 1e-6 for share in shares):
+    complete = sizes == {len(COVERAGES)} and len(thresholds) == len(RISKS) and type(stored["images"]) is int
+    valid = MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE and all(-1e-6 <= share <= 1 + 1e-6 for share in shares)
+    if not complete or not valid:
         raise ValueError("its calibration is damaged")
-    images = stored["images"]
-    return Trust(images, believed(temperature, images), quantiles, thresholds, dict(stored.get("validation", {})))
+    return Trust(stored["images"], temperature, quantiles, thresholds, dict(stored.get("validation", {})))
 
 
-def to_prototypes(features: Tensor, found: dict[str, Tensor], site: str = "") -> tuple[Tensor, Tensor, Tensor]:
-    """Distances of new images to the merged prototypes or to a site's. [N,d] -> [N,K], [N,d] aligned features, [K]."""
-    from proud import ops
-
-    end = f"/{site}" if site else ""
-    prototypes = found[f"site/{site}" if site else "merged"]
-    present = found[f"present/{site}"] if site else prototypes.abs().sum(1) > 0
+def to_prototypes(features: Tensor, stored: dict[str, Tensor], site: str = "") -> tuple[Tensor, Tensor, Tensor]:
+    """Distances to the merged prototypes or those of a site. [N,d] -> [N,K], aligned features [N,d], present [K]."""
+    suffix = f"/{site}" if site else ""
+    prototypes = stored[f"site/{site}" if site else "merged"]
+    present = stored[f"present/{site}"] if site else prototypes.abs().sum(1) > 0
     unit = torch.nn.functional.normalize(features.float(), dim=1)
-    aligned = unit - found[f"center{end}"]
+    aligned = unit - stored[f"center{suffix}"]
     return ops.cosine_distance(aligned, prototypes), aligned, present
 
 
-def uncertainty_to_prototypes(features: Tensor, found: dict[str, Tensor]) -> Tensor:
+def uncertainty_to_prototypes(features: Tensor, stored: dict[str, Tensor]) -> Tensor:
     """Eq. 5 for new images: entropy in nats over the merged prototypes. [N,d] -> [N]."""
-    from proud import ops
-
-    distances, _, present = to_prototypes(features, found)
-    return ops.uncertainty(distances, found["tau"], present)
+    distances, _, present = to_prototypes(features, stored)
+    return ops.uncertainty(distances, stored["tau"], present)

@@ -1,1 +1,1 @@
-"""The report's figures: each is a row of panels that are shown one by one on a page and side by side on paper."""
+"""The figures of a report. Each consists of panels: separate images on the page, one figure in the files."""

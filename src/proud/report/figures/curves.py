@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proud.report.figures.style import TEN, Chart, Mark, Panel, Theme
-from proud.report.gather import Run
+from proud.report.sources import RunSource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,51 +13,50 @@ if TYPE_CHECKING:
 Line = tuple[list[int], list[float]]
 
 
-def training_curves(run: Run, name: str) -> Chart | None:
-    """None for a run that recorded no scores."""
+def training_curves(run: RunSource, name: str) -> Chart:
     panels = [Panel("Accuracy (%)", lambda ax, theme: _accuracies(ax, theme, run))]
     if any("lambda" in domain for record in run.records for domain in record.get("domains", {}).values()):
         panels.append(Panel("Mean mixing ratio λ", lambda ax, theme: _ratios(ax, theme, run)))
     elif any(record.get("domains") for record in run.records):
         panels.append(Panel("Mean uncertainty", lambda ax, theme: _ratios(ax, theme, run, "uncertainty")))
     panels.append(Panel("Losses", lambda ax, theme: _losses(ax, theme, run)))
-    marks = [Mark(f"{text}", line=style) for key, text, style in _scores(run) if _series(run, key)[0]]
+    marks = [Mark(text, line=style) for key, text, style in _scores(run) if _series(run, key)[0]]
     marks += [Mark(f"pseudo-labels of {site}", color=color, line="-") for site, color in _site_colors(run).items()]
     caption = f"Training curves of {run.name}: accuracy on the unseen domain and on validation images."
     if _site_colors(run):
         caption = (
-            f"Training curves of {run.name}: accuracy on the unseen domain and of the pseudo-labels, and the mean λ of "
-            "each unlabeled domain, the share of an unlabeled image in its mix. A λ drawn from U(0, 1) counts 0.5."
+            f"Training curves of {run.name}: accuracy on the unseen domain, accuracy of the pseudo-labels, and mean λ "
+            "(weight of the unlabeled image in a mix) of each unlabeled domain. λ drawn from U(0, 1) counts as 0.5."
         )
     return Chart(name, run.name, caption, panels, marks)
 
 
-def _scores(run: Run) -> list[tuple[str, str, str]]:
+def _scores(run: RunSource) -> list[tuple[str, str, str]]:
     return [
         ("test_accuracy", f"test: {run.config['test']}", "-"),
         ("val_accuracy", f"validation: {run.config['labeled']}", ":"),
     ]
 
 
-def _site_colors(run: Run) -> dict[str, str]:
+def _site_colors(run: RunSource) -> dict[str, str]:
     sites = [name for name in run.unlabeled if any(name in record.get("domains", {}) for record in run.records)]
     return {name: TEN[place % len(TEN)] for place, name in enumerate(sites)}
 
 
-def _series(run: Run, key: str, site: str = "") -> Line:
-    """Epochs, counted over all stages, and values, where there are any."""
-    found: Line = ([], [])
+def _series(run: RunSource, key: str, site: str = "") -> Line:
+    """Epochs over all stages, and values; epochs without a value are left out."""
+    series: Line = ([], [])
     for epoch, record in enumerate(run.records, 1):
         source: dict[str, Any] = record.get("domains", {}).get(site, {}) if site else record
         if key in source:
-            found[0].append(epoch)
-            found[1].append(float(source[key]))
-    return found
+            series[0].append(epoch)
+            series[1].append(float(source[key]))
+    return series
 
 
-def _frame(ax: Axes, theme: Theme, run: Run) -> None:
-    """Epochs below, and a line where a stage ends."""
-    from matplotlib.ticker import MaxNLocator
+def _frame(ax: Axes, theme: Theme, run: RunSource) -> None:
+    """Epoch axis, and a line where a stage ends."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     ax.set_xlabel("epoch")
     ax.grid(axis="y")
@@ -72,7 +71,7 @@ def _frame(ax: Axes, theme: Theme, run: Run) -> None:
             )
 
 
-def _accuracies(ax: Axes, theme: Theme, run: Run) -> None:
+def _accuracies(ax: Axes, theme: Theme, run: RunSource) -> None:
     for site, color in _site_colors(run).items():
         epochs, values = _series(run, "accuracy", site)
         ax.plot(epochs, [100 * value for value in values], color=color, marker="o" if len(values) == 1 else "")
@@ -84,18 +83,18 @@ def _accuracies(ax: Axes, theme: Theme, run: Run) -> None:
     _frame(ax, theme, run)
 
 
-def _ratios(ax: Axes, theme: Theme, run: Run, key: str = "lambda") -> None:
-    begins = len(run.records)
+def _ratios(ax: Axes, theme: Theme, run: RunSource, key: str = "lambda") -> None:
+    first = len(run.records)
     for site, color in _site_colors(run).items():
         epochs, values = _series(run, key, site)
         ax.plot(epochs, values, color=color, marker="o" if len(values) == 1 else "")
-        begins = min([begins, *epochs])
+        first = min([first, *epochs])
     ax.set_ylim(bottom=0)
     _frame(ax, theme, run)
-    ax.set_xlim(begins - 0.5, len(run.records) + 0.5)
+    ax.set_xlim(first - 0.5, len(run.records) + 0.5)
 
 
-def _losses(ax: Axes, theme: Theme, run: Run) -> None:
+def _losses(ax: Axes, theme: Theme, run: RunSource) -> None:
     names = list(dict.fromkeys(name for record in run.records for name in record.get("losses", {})))
     styles = ["-", "--", ":", "-."]
     for place, name in enumerate(names):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proud.report.figures.style import SHAPES, Chart, Mark, Panel, Theme, class_colors, plain, shape_of
-from proud.report.gather import Arrays, Run
+from proud.report.figures.style import SHAPES, Chart, Mark, Panel, Theme, class_colors, clean_label, shape_of
+from proud.report.sources import Arrays, RunSource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ MERGED = "*"
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What one map shows. `kind`: number of the domain; -1 for the merged prototypes."""
+    """The points of one map. `kind`: number of the domain; -1 for the merged prototypes."""
 
     features: NDArray[Any]
     classes: NDArray[Any]
@@ -32,10 +32,10 @@ class Points:
 
 
 def embed(features: NDArray[Any], seed: int = 0) -> NDArray[Any]:
-    """[N, d] -> [N, 2] by Barnes-Hut t-SNE from a PCA start; the same numbers on every call."""
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits
+    """[N, d] -> [N, 2] by Barnes-Hut t-SNE with PCA initialisation; deterministic."""
+    from sklearn.decomposition import PCA  # noqa: PLC0415
+    from sklearn.manifold import TSNE  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     features = np.asarray(features, dtype=np.float32)
     if len(features) < 5:
@@ -46,19 +46,21 @@ def embed(features: NDArray[Any], seed: int = 0) -> NDArray[Any]:
         return np.zeros((len(features), 2), dtype=np.float32)
     perplexity = min(30.0, (len(features) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=ITERATIONS, random_state=seed)
-    with threadpool_limits(1):  # its threads wait for each other: one is faster on any but an idle machine
+    with threadpool_limits(1):  # faster than several threads unless the machine is idle
         return tsne.fit_transform(features)
 
 
-def feature_maps(runs: Sequence[Run], name: str, told: Callable[[str], None] = lambda text: None) -> Chart | None:
-    """One line of panels per run: its first, middle and last epoch. The runs share classes and domains."""
+def feature_maps(
+    runs: Sequence[RunSource], name: str, progress: Callable[[str], None] = lambda text: None
+) -> Chart | None:
+    """One row of panels per run: first, middle and last epoch. The runs share classes and domains."""
     runs = [run for run in runs if run.snapshots]
     if not runs:
         return None
     panels = []
     for run in runs:
         for moment, arrays in run.snapshots.items():
-            told(f"t-SNE of {run.name}, {moment} epoch")
+            progress(f"t-SNE of {run.name}, {moment} epoch")
             points = collect(run, arrays)
             title = f"{run.name}: epoch {run.epoch_of(moment)}" if len(runs) > 1 else f"epoch {run.epoch_of(moment)}"
             panels.append(Panel(title, Drawing(points, embed(points.features), len(run.classes)), 3.9, 3.7))
@@ -72,33 +74,33 @@ def feature_maps(runs: Sequence[Run], name: str, told: Callable[[str], None] = l
         for place, (label, color) in enumerate(zip(classes, class_colors(len(classes)), strict=True))
     ]
     caption = (
-        "t-SNE of features (small) and domain-aware prototypes (large, outlined), right after pseudo-labeling. Colours "
-        "are classes, shapes are domains. Unlabeled images have the colour of their true class where it is known, "
-        "else of their pseudo-label."
+        "t-SNE of features (small) and domain-aware prototypes (large, outlined), right after pseudo-labeling. Colour: "
+        "class; shape: domain. Unlabeled images are coloured by their true class if it is known, otherwise by their "
+        "pseudo-label."
     )
     if any(centred(run) for run in runs):
-        who = "" if all(centred(run) for run in runs) else f" of {listed([run.name for run in runs if centred(run)])}"
-        caption += f" Features{who} are shown as their prototypes are made: without the mean of their domain."
-    title = listed([run.name for run in runs])
+        which = "" if all(map(centred, runs)) else f" of {join_names([run.name for run in runs if centred(run)])}"
+        caption += f" Features{which} are centred per domain, as for the prototypes."
+    title = join_names([run.name for run in runs])
     return Chart(name, title, caption, panels, marks, columns=max(len(run.snapshots) for run in runs))
 
 
-def listed(names: Sequence[str]) -> str:
-    """a, b and c"""
+def join_names(names: Sequence[str]) -> str:
+    """`a, b and c`"""
     return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
-def training_domains(run: Run) -> list[str]:
-    """The labeled domain, then the unlabeled ones: their shapes follow this order."""
+def training_domains(run: RunSource) -> list[str]:
+    """The labeled domain, then the unlabeled ones, in the order of their marker shapes."""
     return [run.config["labeled"], *run.unlabeled]
 
 
-def centred(run: Run) -> bool:
-    """Whether its prototypes are of features without their domain's mean."""
+def centred(run: RunSource) -> bool:
+    """Whether features are centred per domain before prototypes are computed."""
     return bool(run.config["method_config"].get("center", False))
 
 
-def collect(run: Run, arrays: Arrays) -> Points:
+def collect(run: RunSource, arrays: Arrays) -> Points:
     parts: list[tuple[NDArray[Any], NDArray[Any], int, bool]] = []
     for place, domain in enumerate(training_domains(run)):
         key = "labeled" if place == 0 else f"unlabeled/{domain}"
@@ -110,14 +112,14 @@ def collect(run: Run, arrays: Arrays) -> Points:
         if "method/merged" not in arrays:
             continue
         if place == 0:
-            parts.append((*means(features, classes), place, True))
+            parts.append((*class_means(features, classes), place, True))
         elif f"method/prototypes/{domain}" in arrays:
             present = arrays[f"method/present/{domain}"].astype(bool)
             parts.append((unit(arrays[f"method/prototypes/{domain}"][present]), np.flatnonzero(present), place, True))
     if "method/merged" in arrays:
         merged = arrays["method/merged"]
-        there = np.flatnonzero(np.linalg.norm(merged, axis=1) > 0)
-        parts.append((unit(merged[there]), there, -1, True))
+        present = np.flatnonzero(np.linalg.norm(merged, axis=1) > 0)
+        parts.append((unit(merged[present]), present, -1, True))
     return Points(
         np.concatenate([features for features, *_ in parts]),
         np.concatenate([classes for _, classes, *_ in parts]),
@@ -127,18 +129,18 @@ def collect(run: Run, arrays: Arrays) -> Points:
 
 
 def colors_of(arrays: Arrays, key: str) -> NDArray[Any]:
-    """True classes where known, else pseudo-labels, else the network's own answers."""
+    """True classes where known, else pseudo-labels, else predictions."""
     if f"{key}/labels" in arrays:
         return arrays[f"{key}/labels"]
-    guess = arrays.get(f"{key}/pseudo", arrays[f"{key}/logits"].argmax(1))
-    truth = arrays.get(f"{key}/truth", np.full(len(guess), -1))
-    return np.where(truth >= 0, truth, guess)
+    predicted = arrays.get(f"{key}/pseudo", arrays[f"{key}/logits"].argmax(1))
+    truth = arrays.get(f"{key}/truth", np.full(len(predicted), -1))
+    return np.where(truth >= 0, truth, predicted)
 
 
-def means(features: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The labeled domain's prototypes, from its shown images."""
-    there = np.unique(classes)
-    return unit(np.stack([features[classes == label].mean(0) for label in there])), there
+def class_means(features: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Prototypes of the labeled domain, from the images of the snapshot."""
+    present = np.unique(classes)
+    return unit(np.stack([features[classes == label].mean(0) for label in present])), present
 
 
 def unit(features: NDArray[Any]) -> NDArray[Any]:
@@ -146,10 +148,10 @@ def unit(features: NDArray[Any]) -> NDArray[Any]:
 
 
 class Drawing:
-    """Draws one map; the places of the points are computed once for all its uses."""
+    """Draws one map from precomputed positions [N, 2]."""
 
-    def __init__(self, points: Points, places: NDArray[Any], classes: int) -> None:
-        self.points, self.places, self.classes = points, places, classes
+    def __init__(self, points: Points, positions: NDArray[Any], classes: int) -> None:
+        self.points, self.positions, self.classes = points, positions, classes
 
     def __call__(self, ax: Axes, theme: Theme) -> None:
         colors = np.array(class_colors(self.classes))
@@ -161,8 +163,8 @@ class Drawing:
                     continue
                 merged = kind == -1
                 ax.scatter(
-                    self.places[chosen, 0],
-                    self.places[chosen, 1],
+                    self.positions[chosen, 0],
+                    self.positions[chosen, 1],
                     c=colors[points.classes[chosen]],
                     marker=MERGED if merged else SHAPES[kind % len(SHAPES)],
                     s=170 if merged else (75 if prototype else 11),
@@ -181,7 +183,7 @@ class Drawing:
 
     def _numbers(self, ax: Axes, theme: Theme) -> None:
         for row in np.flatnonzero(self.points.kind == -1):
-            text = plain(str(self.points.classes[row] + 1))
+            text = clean_label(str(self.points.classes[row] + 1))
             ax.annotate(
-                text, self.places[row], fontsize=6.5, color=theme.ink, xytext=(4, 4), textcoords="offset points"
+                text, self.positions[row], fontsize=6.5, color=theme.ink, xytext=(4, 4), textcoords="offset points"
             )

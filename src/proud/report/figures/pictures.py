@@ -1,4 +1,4 @@
-"""Real images of a run: training pairs after the paper's Fig. 1, and the most and least certain ones of each domain."""
+"""Images of a run: training pairs after the paper's Fig. 1, and the most and least certain images per domain."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
-from proud.report.figures.style import Chart, Panel, Theme, plain
-from proud.report.gather import Arrays, Run
+from proud.report.figures.style import Chart, Panel, Theme, clean_label
+from proud.report.sources import Arrays, RunSource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,76 +22,79 @@ PAIRS_SHOWN = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """An image with its (pseudo-)label; `right` is None where nobody knows the true class."""
+class PredictedImage:
+    """An image with its (pseudo-)label; `right` is None if the true class is unknown."""
 
     image: NDArray[Any]
     label: str
     uncertainty: float
     truth: str | None
     domain: str
-    pseudo: bool = True  # its uncertainty is ε; else 1 - confidence
+    pseudo: bool = True  # pseudo-labeled: the uncertainty is ε, else 1 - confidence
 
     @property
     def right(self) -> bool | None:
         return None if self.truth is None else self.truth == self.label
 
     @property
-    def doubt(self) -> str:
+    def uncertainty_text(self) -> str:
         return f"ε {self.uncertainty:.2f}" if self.pseudo else f"p {100 * (1 - self.uncertainty):.0f} %"
 
 
 @dataclass(frozen=True, eq=False)
-class Pair(Shown):
-    """`image` is the unlabeled one."""
+class Pair(PredictedImage):
+    """`image` is the unlabeled image."""
 
     labeled: NDArray[Any] = field(kw_only=True)
     mixed: NDArray[Any] = field(kw_only=True)
     ratio: float = field(kw_only=True)
 
 
-def training_pairs(run: Run, moment: str) -> list[Pair]:
-    """The first pairs of the snapshot, which drew them at random."""
+Gallery = dict[str, tuple[list[PredictedImage], list[PredictedImage]]]
+"""Domain → its most certain images (most certain first), its least certain images (least certain first)."""
+
+
+def training_pairs(run: RunSource, moment: str) -> list[Pair]:
+    """The first of the randomly drawn pairs of the snapshot."""
     arrays = run.snapshots.get(moment, {})
     if "method/pairs/mixed" not in arrays:
         return []
-    held = {key.removeprefix("method/pairs/"): value for key, value in arrays.items() if "/pairs/" in key}
-    count = len(held["labels"])
-    truth = held.get("truth", np.full(count, -1))
-    domains = [run.unlabeled[place] for place in held["domain"]] if "domain" in held else [""] * count
+    pairs = {key.removeprefix("method/pairs/"): value for key, value in arrays.items() if "/pairs/" in key}
+    count = len(pairs["labels"])
+    truth = pairs.get("truth", np.full(count, -1))
+    domains = [run.unlabeled[place] for place in pairs["domain"]] if "domain" in pairs else [""] * count
     return [
         Pair(
-            held["unlabeled"][row],
-            run.classes[held["labels"][row]],
-            float(held["uncertainty"][row]),
+            pairs["unlabeled"][row],
+            run.classes[pairs["labels"][row]],
+            float(pairs["uncertainty"][row]),
             run.classes[truth[row]] if truth[row] >= 0 else None,
             domains[row],
-            labeled=held["labeled"][row],
-            mixed=held["mixed"][row],
-            ratio=float(held["ratio"][row]),
+            labeled=pairs["labeled"][row],
+            mixed=pairs["mixed"][row],
+            ratio=float(pairs["ratio"][row]),
         )
         for row in range(min(count, PAIRS_SHOWN))
     ]
 
 
-def certain_and_not(run: Run) -> dict[str, tuple[list[Shown], list[Shown]]]:
-    """Domain → its most certain images (best first), and its least certain ones (worst first)."""
+def most_and_least_certain(run: RunSource) -> Gallery:
     arrays = run.snapshots.get("last", {})
     domains = [(f"certain/unlabeled/{name}", name, name) for name in run.unlabeled]
     domains.append(("certain/test", run.config["test"], f"{run.config['test']} (unseen)"))
-    found = {}
+    gallery = {}
     for key, domain, title in domains:
         if f"{key}/images" in arrays:
-            images = _shown(run, arrays, key, domain)
+            images = _predicted_images(run, arrays, key, domain)
             half = (len(images) + 1) // 2
-            found[title] = (images[:half], images[half:][::-1])
-    return found
+            gallery[title] = (images[:half], images[half:][::-1])
+    return gallery
 
 
-def _shown(run: Run, arrays: Arrays, key: str, domain: str) -> list[Shown]:
+def _predicted_images(run: RunSource, arrays: Arrays, key: str, domain: str) -> list[PredictedImage]:
     truth = arrays[f"{key}/truth"]
     return [
-        Shown(
+        PredictedImage(
             arrays[f"{key}/images"][row],
             run.classes[arrays[f"{key}/labels"][row]],
             float(arrays[f"{key}/uncertainty"][row]),
@@ -104,14 +108,12 @@ def _shown(run: Run, arrays: Arrays, key: str, domain: str) -> list[Shown]:
 
 def picture_png(image: NDArray[Any]) -> bytes:
     """uint8 [3, H, W] as a PNG file."""
-    from PIL import Image
-
     out = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 
-# ---- the same as figures for paper
+# ---- figures for files
 
 
 def pairs_chart(pairs: Sequence[Pair], name: str, title: str) -> Chart:
@@ -125,7 +127,10 @@ def _draw_pairs(ax: Axes, theme: Theme, pairs: Sequence[Pair]) -> None:
         for row, image in enumerate((pair.labeled, pair.image, pair.mixed)):
             _place(ax, image, column, -1.12 * row, theme, pair.right if row == 1 else None)
         mark = {True: " ✓", False: " ✗", None: ""}[pair.right]
-        text = f"{plain(pair.label, 14)}{mark}\nε {pair.uncertainty:.2f}\nλ {pair.ratio:.2f}\n{plain(pair.domain, 14)}"
+        text = (
+            f"{clean_label(pair.label, 14)}{mark}\nε {pair.uncertainty:.2f}\nλ {pair.ratio:.2f}\n"
+            f"{clean_label(pair.domain, 14)}"
+        )
         color = {True: theme.good, False: theme.bad, None: theme.ink}[pair.right]
         ax.text(column, -2.9, text, ha="center", va="top", fontsize=8, color=color)
     for row, text in enumerate(("labeled", "unlabeled", "mixed")):
@@ -133,8 +138,8 @@ def _draw_pairs(ax: Axes, theme: Theme, pairs: Sequence[Pair]) -> None:
     _finish(ax, len(pairs), -3.75)
 
 
-def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, title: str) -> Chart:
-    columns = max(len(most) for most, _ in found.values())
+def gallery_chart(gallery: Gallery, name: str, title: str) -> Chart:
+    columns = max(len(most) for most, _ in gallery.values())
     panels = [
         Panel(
             f"{domain}: {text} certain",
@@ -142,24 +147,25 @@ def gallery_chart(found: dict[str, tuple[list[Shown], list[Shown]]], name: str, 
             0.95 * columns,
             1.75,
         )
-        for domain, both in found.items()
+        for domain, both in gallery.items()
         for text, images in zip(("most", "least"), both, strict=True)
     ]
     return Chart(name, title, "", panels, columns=2)
 
 
-def _draw_row(ax: Axes, theme: Theme, images: Sequence[Shown], columns: int) -> None:
-    for column, shown in enumerate(images):
-        _place(ax, shown.image, column, 0, theme, shown.right)
-        mark = {True: " ✓", False: " ✗", None: ""}[shown.right]
-        ax.text(column, -0.6, f"{plain(shown.label, 10)}{mark}\n{shown.doubt}", ha="center", va="top", fontsize=7)
+def _draw_row(ax: Axes, theme: Theme, images: Sequence[PredictedImage], columns: int) -> None:
+    for column, item in enumerate(images):
+        _place(ax, item.image, column, 0, theme, item.right)
+        mark = {True: " ✓", False: " ✗", None: ""}[item.right]
+        text = f"{clean_label(item.label, 10)}{mark}\n{item.uncertainty_text}"
+        ax.text(column, -0.6, text, ha="center", va="top", fontsize=7)
     _finish(ax, columns, -1.3)
 
 
 def _place(ax: Axes, image: NDArray[Any], x: float, y: float, theme: Theme, right: bool | None) -> None:
     ax.imshow(image.transpose(1, 2, 0), extent=(x - 0.48, x + 0.48, y - 0.48, y + 0.48), interpolation="nearest")
     if right is not None:
-        from matplotlib.patches import Rectangle
+        from matplotlib.patches import Rectangle  # noqa: PLC0415
 
         color = theme.good if right else theme.bad
         frame = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, fill=False, edgecolor=color, linewidth=2.2)

@@ -1,10 +1,14 @@
-"""`proud speed`: how fast a method trains here, the plain loop and the fast one side by side in one run.
+"""Training speed on this machine: the plain loop and the fast one, measured in one run.
 
-The images are made up, in the numbers and sizes of a benchmark: pixels do not change how long a step takes.
+Usage: python benchmarks/speed.py --data digits-dg --seconds 20 --out FILE [--method proud] [--full]
+
+The images are random pixels in a benchmark's counts and sizes: pixel values do not change how long a step takes.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,22 +19,61 @@ from statistics import median
 from typing import Any
 
 import torch
+from table_text import this_command
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from proud.config import RunConfig
+from proud.data.synthetic import synthetic_task
 from proud.data.types import Task
-from proud.data.synthetic import SHAPES, begin, build, made_up_task
-from proud.methods.base import Method
+from proud.files import check_writable, write_json
+from proud.machine import Stopped, choose_device, choose_threads, environment
+from proud.methods import method_class, method_config
+from proud.methods.base import Method, Stage
+from proud.methods.context import make_context
 from proud.methods.ema import EMAMethod
+from proud.methods.presets import preset
 from proud.methods.proud import ProUD
+from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.fast import FastEpochs, restore
-from proud.training.loop import Loop, Progress, Stopped, plain_epoch
+from proud.training.loop import Loop, Progress, plain_epoch
 from proud.training.run import load_task
 
-TABLE_RUNS = 36
+SMALL: dict[str, Any] = {"model": "digits", "size": 32, "classes": 10}
+# labeled, unlabeled and test images of one combination
+SHAPES: dict[str, dict[str, Any]] = {
+    "digits-dg": SMALL | {"labeled": 4800, "unlabeled": (4800, 4800), "test": 6000},
+    "pacs": {"model": "resnet18.tv_in1k", "size": 224, "classes": 7}
+    | {"labeled": 1499, "unlabeled": (1840, 2107), "test": 3929},
+    "embedded": SMALL | {"labeled": 360, "unlabeled": (400, 400), "test": 400},
+}
+TABLE_RUNS = 36  # 12 combinations × 3 seeds
+
+
+def build(
+    shape: dict[str, Any], data: str, name: str, task: Task, device: torch.device, precision: Any, **settings: Any
+) -> Method:
+    spec = model_spec(shape["model"], shape["classes"], shape["size"])
+    context = make_context(task.training, spec, device, weights="none", seed=2022, precision=precision)
+    return method_class(name)(method_config(name, **preset(data, method=name) | settings), context)
+
+
+def begin(method: Method, number: int, epoch: int, random: Randomness) -> tuple[Stage, dict[str, Tensor]]:
+    """Begin an epoch of the given stage; returns the stage and the epoch's row numbers."""
+    stage = method.stage_list()[number]
+    random.begin_epoch(stage.name, epoch)
+    method.begin_epoch(stage, epoch, random)
+    rows = {
+        name: random.rows(name, population, stage.steps, method.config.batch_size).to(method.context.device)
+        for name, population in stage.pools.items()
+    }
+    return stage, rows
+
+
+def repeated(rows: dict[str, Tensor], steps: int) -> dict[str, Tensor]:
+    return {name: table.repeat(-(-steps // len(table)), 1)[:steps] for name, table in rows.items()}
 
 
 def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
@@ -44,12 +87,11 @@ def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
 
 
 def step_milliseconds(method: Method, epoch: Callable[..., Any], steps: int, repeats: int) -> float:
-    """Median over epochs of `steps` steps, from draws to optimizer, after one epoch of warming up."""
+    """Median over epochs of `steps` steps, from draws to optimizer, after one warm-up epoch."""
     device = method.context.device
     random = Randomness(2022, device)
     stage, rows = begin(method, -1, 0, random)
-    stage = replace(stage, steps=steps)
-    some = {name: table.repeat(-(-steps // len(table)), 1)[:steps] for name, table in rows.items()}
+    stage, some = replace(stage, steps=steps), repeated(rows, steps)
 
     def work() -> None:
         epoch(method, stage, some, random, lambda step: None)
@@ -59,7 +101,7 @@ def step_milliseconds(method: Method, epoch: Callable[..., Any], steps: int, rep
 
 
 def epoch_begin_milliseconds(method: Method, repeats: int) -> float:
-    """What an epoch begins with: pseudo-labels of all unlabeled domains, and the labeled one's prototypes."""
+    """Work before an epoch: pseudo-labels of all unlabeled domains and prototypes of the labeled one."""
     random = Randomness(2022, method.context.device)
     stage, _ = begin(method, -1, 0, random)
     method.begin_epoch(stage, 1, random)
@@ -79,8 +121,8 @@ def labeled_milliseconds(method: ProUD, repeats: int) -> float:
     return 1000 * median(seconds_of(work, method.context.device) for _ in range(repeats))
 
 
-def matmul_peak(device: torch.device, precision: str) -> float:
-    """FLOP/s of a large matrix product: the ceiling that the step's arithmetic is compared with."""
+def matmul_peak(device: torch.device) -> float:
+    """FLOP/s of a large matrix product, as an upper limit for a step."""
     side, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
     a = torch.randn(side, side, device=device).to(dtype)
     b = torch.randn(side, side, device=device).to(dtype)
@@ -93,7 +135,7 @@ def matmul_peak(device: torch.device, precision: str) -> float:
 
 
 def step_cost(method: Method) -> tuple[int, int]:
-    """FLOP of a step, and the images that pass through the method's network in it."""
+    """FLOP of a step, and the number of images that pass through the network in it."""
     images: list[int] = []
     random = Randomness(2022, method.context.device)
     stage, rows = begin(method, -1, 0, random)
@@ -106,7 +148,7 @@ def step_cost(method: Method) -> tuple[int, int]:
 
 
 class Operations(TorchDispatchMode):
-    """Counts operations that compute something: each is at least one launch on a GPU, views are none."""
+    """Counts operations that compute something: each is at least one launch on a GPU; views are not counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +163,7 @@ class Operations(TorchDispatchMode):
 
 
 def operations_per_step(method: Method) -> dict[str, int]:
-    """Operations of a plain step by its parts: what a host must launch one after another."""
+    """Operations of a plain step, by part."""
     random = Randomness(2022, method.context.device)
     stage, rows = begin(method, -1, 0, random)
     batch = {name: table[0] for name, table in rows.items()}
@@ -139,7 +181,7 @@ def operations_per_step(method: Method) -> dict[str, int]:
 
 
 def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[str, float]:
-    """Train for a while as a run would, checkpoints and all; seconds per epoch of both stages, and to start."""
+    """Train for a while as a run does, with checkpoints: seconds per epoch of both stages, and start-up time."""
     times: dict[str, list[float]] = {}
     started = last = time.perf_counter()
     first_main: list[float] = []
@@ -177,33 +219,29 @@ def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[
 
 
 def table_minutes(method: Method, epochs: dict[str, float]) -> float:
-    """The paper's whole table for one method: 12 combinations × 3 seeds."""
+    """Time of the paper's whole table for one method."""
     config = method.config
-    run = (
-        config.pretrain_epochs * epochs["pretrain_epoch_s"]
-        + config.epochs * epochs["main_epoch_s"]
-        + epochs["start_up_s"]
-    )
-    return TABLE_RUNS * run / 60
+    run = config.pretrain_epochs * epochs["pretrain_epoch_s"] + config.epochs * epochs["main_epoch_s"]
+    return TABLE_RUNS * (run + epochs["start_up_s"]) / 60
 
 
 def equality(data: str, name: str, device: torch.device, steps: int = 50, pretrain_epochs: int = 20) -> dict[str, Any]:
     """Largest relative differences from the plain loop's loss curve: same draws, fp32, TF32 off.
 
-    Of the same loop once more; of the same from weights changed by a rounding, which tells how fast SGD makes something
-    of nothing; and of the fast loop, on CUDA. The curves start after some pretraining: before, this is worst.
+    Compared with it: the same loop again; the same loop from weights changed by one rounding (how fast SGD amplifies
+    rounding); and, on CUDA, the fast loop. Curves start after some pretraining: earlier the amplification is largest.
     """
     shape = SHAPES[data]
     torch.backends.cudnn.deterministic, before = True, torch.backends.cudnn.deterministic
-    # the labels of pixel noise hang on rounding; the built-in digits are real images
-    task = made_up_task(shape) if shape["size"] > 64 else load_task(RunConfig(labeled="pen", test="street"))[0]
+    # on random pixels pseudo-labels depend on rounding, so small shapes use the built-in digits
+    task = synthetic_task(shape) if shape["size"] > 64 else load_task(RunConfig(labeled="pen", test="street"))[0]
     method = build(shape, data, name, task, device, "fp32", batch_size=128)
     random = Randomness(2022, device)
     for epoch in range(pretrain_epochs):
         stage, rows = begin(method, 0, epoch, random)
         plain_epoch(method, stage, rows, random, lambda step: None)
     stage, rows = begin(method, -1, 0, random)
-    some = {pool: table.repeat(-(-steps // len(table)), 1)[:steps] for pool, table in rows.items()}
+    some = repeated(rows, steps)
     start = {key: value.clone() for key, value in method.state_dict().items()}
 
     def curve(run_epoch: Callable[..., dict[str, Tensor]], rounding: float = 0.0) -> Tensor:
@@ -229,38 +267,30 @@ def equality(data: str, name: str, device: torch.device, steps: int = 50, pretra
     return found
 
 
-def scaling(data: str, name: str, device: torch.device, precision: Any) -> list[dict[str, float]]:
-    """Cost of an epoch's parts at T = 2, 4, 8 unlabeled domains of one size."""
+def scaling(data: str, name: str, device: torch.device, precision: str) -> list[dict[str, float]]:
+    """Cost of an epoch's parts with 2, 4 and 8 unlabeled domains of one size."""
     found = []
     for domains in (2, 4, 8):
         shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
-        task = made_up_task(shape)
-        method = build(shape, data, name, task, device, precision)
+        method = build(shape, data, name, synthetic_task(shape), device, precision)
         epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch  # compiles the method's functions too
-        begin_ms = epoch_begin_milliseconds(method, 3)
-        step = step_milliseconds(method, epoch, method.stages()[-1].steps, 2)
-        found.append(
-            {"domains": domains, "epoch_begin_ms": begin_ms, "step_ms": step, "steps": method.stages()[-1].steps}
-        )
+        begin_ms, steps = epoch_begin_milliseconds(method, 3), method.stage_list()[-1].steps
+        step_ms = step_milliseconds(method, epoch, steps, 2)
+        found.append({"domains": domains, "epoch_begin_ms": begin_ms, "step_ms": step_ms, "steps": steps})
     return found
 
 
 def measure(data: str, name: str, device: torch.device, seconds: float, full: bool) -> dict[str, Any]:
-    """All of `proud speed` as one JSON-able dict."""
-    shape = SHAPES[data]
-    task = made_up_task(shape)
-    precision = "bf16" if device.type == "cuda" else "fp32"
-    cuda = device.type == "cuda"
+    """All measurements as one JSON-serialisable dict."""
+    shape, cuda = SHAPES[data], device.type == "cuda"
+    task = synthetic_task(shape)
+    precision = "bf16" if cuda else "fp32"
     steps, repeats = (75, 3) if cuda else (3, 1)
     method = build(shape, data, name, task, device, precision)
-    result: dict[str, Any] = {
-        "data": data,
-        "method": name,
-        "precision": precision,
-        "batch_size": method.config.batch_size,
-    }
-    peak, (flops, images) = matmul_peak(device, precision), step_cost(method)
-    result |= {"matmul_peak_tflops": peak / 1e12, "step_gflop": flops / 1e9, "images_per_step": images}
+    result: dict[str, Any] = {"data": data, "method": name, "precision": precision}
+    peak, (flops, images) = matmul_peak(device), step_cost(method)
+    result |= {"batch_size": method.config.batch_size, "matmul_peak_tflops": peak / 1e12}
+    result |= {"step_gflop": flops / 1e9, "images_per_step": images}
     if type(method).step in (Method.step, EMAMethod.step):
         result["operations"] = operations_per_step(method)
     if cuda:
@@ -285,3 +315,25 @@ def measure(data: str, name: str, device: torch.device, seconds: float, full: bo
         result["epochs"] = real_epochs(method, task, cuda, seconds)
         result["table_minutes"] = table_minutes(method, result["epochs"])
     return result
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", choices=SHAPES, default="embedded", help="benchmark whose image counts are used")
+    parser.add_argument("--method", default="proud")
+    parser.add_argument("--seconds", type=float, default=0.0, help="also train this long, to extrapolate a whole table")
+    parser.add_argument("--full", action="store_true", help="also compare loss curves; 2, 4 and 8 unlabeled domains")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: half the cores)")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args(words)
+    check_writable(arguments.out)
+    device, threads = choose_device(arguments.device), choose_threads(arguments.threads)
+    found = measure(arguments.data, arguments.method, device, arguments.seconds, arguments.full)
+    found |= environment(device) | {"threads": threads, "command": this_command()}
+    write_json(arguments.out, found)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""What training shows of itself while it runs, within 80 columns: bars, and below them the newest numbers."""
+"""Progress of training within 80 columns: bars, and below them the newest numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bars(Progress):
 
 
 class TrainingBar:
-    """Told of every step and epoch; a bar per stage, then scores, losses, and a line per unlabeled domain."""
+    """Watches every step and epoch: a bar per stage, then scores, losses, and a line per unlabeled domain."""
 
     def __init__(
         self,

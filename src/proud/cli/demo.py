@@ -1,0 +1,89 @@
+"""`proud demo`: source-only against ProUD; pen labeled, street unseen, texture and print unlabeled."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from proud.cli.arguments import DemoArguments
+from proud.cli.show import console
+from proud.config import Options, RunConfig
+from proud.errors import UserError
+from proud.machine import Stopped
+from proud.methods import method_config
+from proud.methods.presets import preset
+from proud.report.page import write_report
+from proud.training.progress import TrainingBar
+from proud.training.run import train
+
+
+def run(arguments: DemoArguments) -> int:
+    out, seed = arguments.out, arguments.seed
+    ours = any((out / method / "run.json").is_file() for method in ("erm", "proud"))
+    if out.exists() and not ours and any(out.iterdir()):
+        raise UserError(f"{out} has other files. Choose another --out.")
+    whole = (out / "report.html").is_file()
+    if whole:  # a stop leaves an incomplete demo
+        (out / "report.html").unlink()
+    console.print(
+        "[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
+        "[bold]print[/bold], tested on the unseen [bold]street[/bold]"
+    )
+    results = {}
+    for method in ("erm", "proud"):
+        started = any((out / method).glob("checkpoints/*")) and not whole  # stopped before: it continues
+        if not started:
+            shutil.rmtree(out / method, ignore_errors=True)
+        config = RunConfig(data="embedded", labeled="pen", test="street", method=method, seed=seed)
+        settings = method_config(method, **preset("embedded"))
+        # the score is the mean of the last five epochs all the same
+        options = Options(out=str(out / method), eval_every=4, device="auto", resume=started)
+        try:
+            with TrainingBar("source-only" if method == "erm" else "ProUD", console=console) as bar:
+                results[method] = train(config, settings, options, watch=bar)
+        except Stopped:
+            console.print("Stopped. The same command continues.")
+            return 130
+    page = write_demo_report(out)
+    show_demo(results, out)
+    console.print(f"Report: [bold]{page.resolve().as_uri()}[/bold]", soft_wrap=True)
+    return 0
+
+
+def write_demo_report(out: Path) -> Path:
+    with console.status("report") as status:
+        return write_report(
+            [out / "erm", out / "proud"],
+            out / "report.html",
+            overwrite=True,
+            progress=lambda text: status.update(f"report: {escape(text)}"),
+        )
+
+
+def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
+    table = Table(title="Accuracy on the unseen domain (street)", title_justify="left")
+    table.add_column("method")
+    table.add_column("street", justify="right")
+    table.add_column("pseudo-labels, start → end")
+    for method, name in (("erm", "source-only (ERM)"), ("proud", "ProUD")):
+        result = results[method]
+        last = result.get("domains_last", {})
+        labels = ", ".join(
+            f"{escape(domain)} {100 * first['accuracy']:.0f} % → {100 * last[domain]['accuracy']:.0f} %"
+            for domain, first in result.get("domains_first", {}).items()
+        )
+        table.add_row(name, f"{100 * result['test_accuracy']:.1f} %", labels or "–")
+    console.print(table)
+    gain = 100 * (results["proud"]["test_accuracy"] - results["erm"]["test_accuracy"])
+    console.print(f"ProUD is {abs(gain):.1f} points {'above' if gain >= 0 else 'BELOW'} source-only.")
+    console.print(f"Files of the runs: {escape(str(out / 'proud'))} and {escape(str(out / 'erm'))}")
+    console.print(
+        "Your own data, as folders ROOT/<domain>/<class>/* (class folders are needed in the labeled domain only):"
+    )
+    console.print(
+        "  [bold].venv/bin/proud train --data ROOT --labeled NAME --test none --out runs/mine[/bold]", soft_wrap=True
+    )

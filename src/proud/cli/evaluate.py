@@ -1,0 +1,91 @@
+"""`proud evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from proud.cli.arguments import EvaluateArguments
+from proud.cli.show import console, show_plain, show_warning
+from proud.data.checks import also_learned_from
+from proud.data.decode import first_bad_files
+from proud.files import check_output
+from proud.model.answers import AnswerOptions
+from proud.model.evaluate import Evaluation, evaluate_domain
+
+
+def run(arguments: EvaluateArguments) -> int:
+    if arguments.out:
+        check_output(Path(arguments.out), arguments.overwrite)
+    found = evaluate_domain(
+        arguments.run,
+        arguments.domain,
+        data=arguments.data,
+        root=arguments.root,
+        options=AnswerOptions(arguments.coverage, arguments.risk, arguments.sets),
+        skip_bad=arguments.skip_bad,
+        device=arguments.device,
+        progress=True,
+    )
+    if arguments.out:
+        found.write(Path(arguments.out))
+    show_accuracy(found)
+    if found.skipped:
+        count = len(found.skipped)
+        images = "1 unreadable image was" if count == 1 else f"{count} unreadable images were"
+        show_plain(f"{images} skipped:\n{first_bad_files(found.skipped)}")
+    show_trust(found)
+    show_training(found)
+    if arguments.out:
+        show_plain(f"All numbers: {arguments.out}")
+    return 0
+
+
+def show_accuracy(found: Evaluation) -> None:
+    table = Table(title=f"{escape(found.model)} on {escape(found.domain)}", title_justify="left")
+    table.add_column("class")
+    table.add_column("images", justify="right")
+    table.add_column("accuracy", justify="right")
+    for each in found.per_class:
+        accuracy = "–" if each.accuracy is None else f"{100 * each.accuracy:.1f} %"
+        table.add_row(escape(each.name), str(each.images), accuracy)
+    table.add_section()
+    table.add_row("all", str(found.images), f"{100 * found.accuracy:.1f} %")
+    console.print(table)
+
+
+def show_training(found: Evaluation) -> None:
+    """Warnings if the numbers are not those of unseen images."""
+    name, seen = found.domain, found.trained_on
+    if seen.labeled:
+        show_warning(f"{name} is the labeled domain: the model was trained on most of these images.")
+    if seen.unlabeled:
+        show_warning(f"{name} is an unlabeled domain: the model was trained on these images, without their labels.")
+    if seen.known:
+        images = "1 of these images" if seen.known == 1 else f"{seen.known} of these images"
+        show_warning(f"The model was trained on {images} with their labels (--labels).")
+    show_warning(also_learned_from(name, seen.copies, found.images))
+
+
+def show_trust(found: Evaluation) -> None:
+    trust, options = found.trust, found.options
+    if trust is None:
+        console.print("The model was trained without validation images: nothing is calibrated.")
+        return
+    after = "" if trust["temperature"] == 1 else f" → {100 * trust['ece_after']:.1f} %"
+    console.print(
+        f"calibration error (ECE) {100 * trust['ece_before']:.1f} %{after}; confidence: {trust['calibration']}",
+        soft_wrap=True,
+    )
+    console.print(
+        f"prediction sets contain the true class for {100 * trust['coverage']:.1f} % of the images (nominal: "
+        f"{100 * options.coverage:g} %), with {trust['set_size']:.2f} classes on average"
+    )
+    wrong = "–" if trust["risk"] is None else f"{100 * trust['risk']:.1f} %"
+    console.print(
+        f"answers for {100 * trust['answered']:.1f} % of the images, of which {wrong} are wrong (allowed: "
+        f"{100 * options.risk:g} %)"
+    )
+    console.print("Coverage and risk are guaranteed on the labeled domain only; these are measured values.")

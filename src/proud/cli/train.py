@@ -1,0 +1,118 @@
+"""`proud train`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from proud.cli.arguments import TrainArguments
+from proud.cli.show import console, show_sites, show_warning
+from proud.distributed.ranks import join
+from proud.machine import Stopped
+from proud.model.format import read_run
+from proud.training.evaluator import audited_part
+from proud.training.loop import Progress
+from proud.training.progress import TrainingBar
+from proud.training.run import train
+from proud.training.run_folder import default_folder
+from proud.training.tensorboard import TensorBoard
+
+MOST_CLASSES = 20  # that are shown
+
+
+def run(arguments: TrainArguments) -> int:
+    folder = arguments.options.out or default_folder(arguments.run)
+    started = time.monotonic()
+    with join(arguments.options.device) as group:
+        try:
+            with watchers(arguments, folder, group.rank) as watch:
+                result = train(
+                    arguments.run,
+                    arguments.settings,
+                    arguments.options,
+                    data=arguments.source,
+                    watch=watch,
+                    group=group,
+                )
+        except Stopped:
+            if not group.rank:
+                console.print(
+                    f"Stopped. Continue with the same command and [bold]--resume[/bold]; the run is in {escape(folder)}."
+                )
+            return 130
+        if group.rank == 0:
+            show_result(result, time.monotonic() - started)
+    return 0
+
+
+@contextmanager
+def watchers(arguments: TrainArguments, folder: str, rank: int) -> Iterator[Callable[[Progress], None]]:
+    """The progress bar and, on request, TensorBoard; one function that notifies both."""
+    options = arguments.options
+    with ExitStack() as stack:
+
+        def classes() -> str:
+            return classes_of(read_run(Path(folder))["task"])
+
+        bar = TrainingBar(arguments.run.method, options.quiet or rank > 0, console, classes)
+        notified: list[Callable[[Progress], None]] = [stack.enter_context(bar)]
+        if options.tensorboard and rank == 0:
+            notified.append(stack.enter_context(TensorBoard(Path(folder), options.resume)))
+
+        def notify(now: Progress) -> None:
+            for each in notified:
+                each(now)
+
+        yield notify
+
+
+def show_result(result: dict[str, Any], seconds: float) -> None:
+    folder = result["folder"]
+    task = read_run(Path(folder))["task"]
+    table = Table(title=f"{escape(folder)} ({seconds:.0f} s)", title_justify="left")
+    table.add_column("domain")
+    table.add_column("role")
+    table.add_column("images", justify="right")
+    table.add_column("accuracy, mean of the last epochs")
+    for name, domain in task["domains"].items():
+        table.add_row(escape(name), domain["role"], str(domain["images"]), domain_result(result, name, domain))
+    console.print(table)
+    console.print(classes_of(task))
+    if task["skipped"]:
+        console.print(f"{len(task['skipped'])} unreadable images were skipped; run.json lists them.")
+    for text in result.get("warnings", []):
+        show_warning(text)
+    show_sites(Path(folder))
+    console.print(
+        f"Next: [bold]proud predict {escape(shlex.quote(folder))} IMAGES --out predictions.csv[/bold]", soft_wrap=True
+    )
+
+
+def classes_of(task: dict[str, Any]) -> str:
+    """The labeled domain's classes with their numbers of images: a wrong folder level shows here."""
+    for name, domain in task["domains"].items():
+        if domain["role"] == "labeled":
+            counts = [f"{label} {count}" for label, count in domain.get("per_class", {}).items()]
+            more = [f"… {len(counts) - MOST_CLASSES} more"] if len(counts) > MOST_CLASSES else []
+            return escape(f"{len(counts)} classes in {name}: {', '.join(counts[:MOST_CLASSES] + more)}")
+    return ""
+
+
+def domain_result(result: dict[str, Any], name: str, domain: dict[str, Any]) -> str:
+    role = domain["role"]
+    if role == "labeled" and "val_accuracy" in result:
+        return f"{100 * result['val_accuracy']:.1f} % on its validation images"
+    if role == "test" and "test_accuracy" in result:
+        return f"{100 * result['test_accuracy']:.1f} %"
+    first, last = (result.get(key, {}).get(name, {}) for key in ("domains_first", "domains_last"))
+    if role == "unlabeled" and "accuracy" in first and "accuracy" in last:
+        part = audited_part(last, domain["images"])
+        return f"pseudo-labels {100 * first['accuracy']:.1f} % → {100 * last['accuracy']:.1f} %{part}"
+    return "–"

@@ -1,0 +1,55 @@
+"""Features and logits of stored images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor
+
+from proud import ops
+from proud.nets.batch_norm import evaluating
+from proud.nets.models import ModelSpec, Net
+
+
+@torch.no_grad()
+def forward_all(
+    net: Net,
+    images: Tensor,
+    spec: ModelSpec,
+    device: torch.device,
+    precision: str,
+    batch_statistics: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Features and logits (float32, on the device) of stored uint8 images, in evaluation view and mode.
+
+    With `batch_statistics`, batch norm uses the statistics of equal parts of about so many images."""
+    pieces = images.split(1024 if spec.size <= 64 else 128)
+    if batch_statistics:
+        pieces = images.tensor_split(-(-len(images) // batch_statistics))  # no small last one
+    found = []
+    exact = full_precision() if (precision, device.type) == ("fp32", "cuda") else nullcontext()
+    with exact, evaluating(net, batch_statistics > 0):
+        for part in pieces:
+            x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                features, logits = net(x)
+            found.append((features.float(), logits.float()))
+    return torch.cat([f for f, _ in found]), torch.cat([l for _, l in found])
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No TF32 on CUDA, whatever training or torch's defaults set: a saved model gives the same answers everywhere."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    return (logits.argmax(1) == labels).float().mean().item()
