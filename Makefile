@@ -22,6 +22,7 @@ lint: setup-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev

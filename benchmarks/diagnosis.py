@@ -25,8 +25,8 @@ from table_text import this_command
 from proud.bench.plan import DEVELOPMENT
 from proud.files import write_json
 from proud.machine import environment
+from proud.model.format import read_run
 from proud.training.records import Records
-from proud.training.run_folder import read_run
 from proud.trust.diagnosis import LAST_EPOCHS, LIMITS, diagnose
 
 MOST_EXACT = 8  # sites; with more, the usual approximation of p is used

@@ -1,10 +1,10 @@
-"""Trials on the development cells: variants of a method, with test accuracy and pseudo-labels over the epochs.
+"""Variants of a method on the development cells, with what happens inside.
 
 Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --variants F.json --epochs 100 --out F.jsonl
 
-Test accuracy and true pseudo-label accuracy may guide choices on the four development cells only, so other cells are
-rejected. The seed is not a reported one. Each variant is {"name", "method", ...settings}; variants whose settings
-differ only in the main phase share their pretraining.
+Test accuracy and audited pseudo-label accuracy may guide choices on the development cells alone, so no other cell is
+accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}. Variants whose
+pretraining is the same share it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +22,45 @@ from torch import Tensor
 
 from proud import ops
 from proud.bench.plan import DEVELOPMENT
-from proud.data.benchmarks import catalog_for
-from proud.data.task import assemble
+from proud.config import RunConfig
+from proud.data.benchmarks import open_catalog
+from proud.data.source import find_task
 from proud.data.types import Task
 from proud.machine import environment
 from proud.methods import method_class, method_config
 from proud.methods.base import Method
-from proud.methods.context import make_context
+from proud.methods.context import make_context, uncompiled
 from proud.methods.presets import preset
 from proud.nets.forward import forward_all
-from proud.nets.models import model_spec
+from proud.nets.models import ModelSpec
 from proud.randomness import Randomness
 from proud.training.evaluator import Evaluator
-from proud.training.fast import FastEpochs
-from proud.training.loop import plain_epoch
+from proud.training.fast import FastEpochs, compiled_or_plain
+from proud.training.loop import Epochs
+from proud.training.run import load
 
 DEVELOPMENT_CELLS = {data: tuple(":".join(cell) for cell in sorted(cells)[::-1]) for data, cells in DEVELOPMENT.items()}
 SEED = 7
 
 
-def build(task: Task, data: str, variant: dict[str, Any], device: torch.device, weights: str) -> Method:
+def build(
+    task: Task, spec: ModelSpec, data: str, variant: dict[str, Any], device: torch.device, weights: str
+) -> Method:
     own = {key: value for key, value in variant.items() if key not in ("name", "method")}
-    settings = preset(data, method=variant["method"]) | own
-    config = method_config(variant["method"], **settings)
-    model = "digits" if data == "digits-dg" else "resnet18.tv_in1k"
-    spec = model_spec(model, len(task.training.classes), task.size)
+    config = method_config(variant["method"], **preset(data, method=variant["method"]) | own)
     precision = "bf16" if device.type == "cuda" else "fp32"
-    context = make_context(task.training, spec, device, weights=weights, seed=SEED, precision=precision)  # type: ignore[arg-type]
+    compile = compiled_or_plain if device.type == "cuda" else uncompiled
+    context = make_context(
+        task.training, spec, device, weights=weights, seed=SEED, precision=precision, compile=compile
+    )
     return method_class(variant["method"])(config, context)
 
 
-def thinned(task: Task, rarest: float) -> Task:
-    """Fewer labeled images: the rarest class has `rarest` times as many as the most frequent one."""
-    domain, generator = task.training.labeled, torch.Generator().manual_seed(SEED)
-    there = domain.labels.bincount(minlength=len(task.training.classes))
-    order = torch.randperm(len(there), generator=generator)
-    share = rarest ** (order / (len(there) - 1))
-    counts = ((there / share).min() * share).long()
-    rows = []
-    for k, count in enumerate(counts.tolist()):
-        own = (domain.labels == k).nonzero().flatten()
-        rows.append(own[torch.randperm(len(own), generator=generator)[:count]])
-    kept = torch.cat(rows).sort().values
-    labeled = replace(domain, images=domain.images[kept], labels=domain.labels[kept])
-    return replace(task, training=replace(task.training, labeled=labeled))
+def pretraining_key(method: Method) -> str:
+    """Equal where the pretraining is."""
+    seen = method.stage_list()[0].settings
+    settings = asdict(method.config).items()
+    return str(sorted((name, value) for name, value in settings if name != "epochs" and (seen is None or name in seen)))
 
 
 def begin(method: Method, pretrained: dict[str, Tensor]) -> None:
@@ -73,14 +68,14 @@ def begin(method: Method, pretrained: dict[str, Tensor]) -> None:
     own = method.state_dict()
     method.load_state_dict({name: pretrained.get(name, value).clone() for name, value in own.items()})
     weights = method.net.state_dict()
-    for part in method.parts().values():  # moving averages start as the network
-        if isinstance(part, torch.nn.Module) and set(part.state_dict()) == set(weights):
+    for part in method.modules().values():  # moving averages start as the network
+        if set(part.state_dict()) == set(weights):
             part.load_state_dict(weights)
 
 
 def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     """Accuracies, and statistics of features and pseudo-labels."""
-    net, context, pseudo = method.network(), method.context, method.describe().pseudo_labels
+    net, context, about = method.network(), method.context, method.describe()
     row: dict[str, Any] = {key: round(100 * value, 2) for key, value in evaluator.scores(net).items()}
     for t, name in enumerate(context.unlabeled_names):
         start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
@@ -95,16 +90,17 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
         domain["largest"] = round(
             logits.argmax(1).bincount().max().item() / len(some), 3
         )  # near 1: collapsed to one class
-        found = pseudo.get(name)
+        found = about.pseudo_labels.get(name)
         if found is not None:
             domain["pseudo"] = round(100 * evaluator.audit(name, found)["accuracy"], 1)
             domain["agreement"] = round(100 * (logits.argmax(1) == found.labels[some - start]).float().mean().item(), 1)
             cosine = 1 - ops.cosine_distance(found.prototypes, found.prototypes)
             off = cosine[~torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)]
             domain["prototype_cosine"] = round(off.mean().item(), 3)
-            ratio = ops.certainty_ratio(found.uncertainty, method.config.tau_ratio)
-            domain["lambda"] = round(ratio.mean().item(), 3)
-            domain["certain"] = round((ratio > method.threshold).float().mean().item(), 3)
+            if about.certainty is not None:
+                ratio = about.certainty(found.uncertainty)
+                domain["lambda"] = round(ratio.mean().item(), 3)
+                domain["certain"] = round((ratio > about.threshold).float().mean().item(), 3)
         row[name] = domain
     return row
 
@@ -119,38 +115,34 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
     parser.add_argument("--size", type=int, default=0, help="pixels, if not those of the data set")
-    parser.add_argument("--rarest", type=float, default=0, help="thin out classes of the labeled domain, e.g. 0.1")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0)
     arguments = parser.parse_args()
     deadline = time.monotonic() + 60 * arguments.minutes
     device = torch.device(arguments.device)
-    catalog, cache = catalog_for(arguments.data, arguments.root), {}
+    catalog, memory = open_catalog(arguments.data, arguments.root), {}
     variants = json.loads(arguments.variants.read_text())
     about = environment(device) | {"seed": SEED, "data": arguments.data, "weights": Path(arguments.weights).name}
-    about |= {name: getattr(arguments, name) for name in ("size", "rarest") if getattr(arguments, name)}
+    about |= {"size": arguments.size} if arguments.size else {}
     for cell in arguments.cells.split(","):
         if cell not in DEVELOPMENT_CELLS[arguments.data]:
             raise SystemExit(f"{cell} is not a development cell: its test accuracy must not guide choices")
         labeled, test = cell.split(":")
-        size = arguments.size or (32 if arguments.data == "digits-dg" else 224)
-        task = assemble(catalog, labeled=labeled, test=test, size=size, seed=SEED, cache=cache)
-        task = thinned(task, arguments.rarest) if arguments.rarest else task
+        run = RunConfig(labeled=labeled, test=test, size=arguments.size, weights=arguments.weights, seed=SEED)
+        task, spec = load(run, find_task(run, catalog), memory=memory)
         pretrained: dict[str, dict[str, Tensor]] = {}
         for variant in variants:
             if time.monotonic() > deadline:
                 print("out of time before", variant["name"])
                 return
             started = time.monotonic()
-            method = build(task, arguments.data, variant, device, arguments.weights)
-            runner = FastEpochs(method) if device.type == "cuda" else plain_epoch
+            method = build(task, spec, arguments.data, variant, device, arguments.weights)
+            runner = FastEpochs(method) if device.type == "cuda" else Epochs()
             random = Randomness(SEED, device)
             evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
             pretrain, main_stage = method.stage_list()
-            later = {"epochs", *method.MAIN_ONLY}  # settings without effect on pretraining
-            settings = asdict(method.config).items()
-            key = str(sorted((name, value) for name, value in settings if value and name not in later))
+            key = pretraining_key(method)
             if key not in pretrained:
                 for epoch in range(pretrain.epochs):
                     runner(method, *speed.begin(method, 0, epoch, random), random, lambda step: None)

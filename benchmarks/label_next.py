@@ -19,22 +19,20 @@ from typing import Any
 
 from table_text import this_command
 
-from proud.cli.label_next import LabelNextArguments
 from proud.config import Options, RunConfig
-from proud.files import read_json, write_json
+from proud.files import read_json, write_json, write_table
 from proud.machine import choose_device, environment
 from proud.methods import method_config
-from proud.model.label_next import COLUMNS, read_task, suggest
-from proud.model.predict import load_model
-from proud.training.records import Records, write_table
+from proud.model.format import read_run
+from proud.model.label_next import COLUMNS, run_task, suggest
+from proud.model.load import load_model
+from proud.training.records import Records
 from proud.training.run import train
-from proud.training.run_folder import read_run
 
 
 def fill_in(folder: Path, k: int, table: Path, choice: str) -> dict[str, int]:
     """Write the table with true labels; returns the number of wrong guesses per site, for `chosen`."""
-    arguments = LabelNextArguments(folder, k=k, out=table, overwrite=True, device="cpu")
-    task = read_task(load_model(folder, "cpu"), folder, "", "")
+    task = run_task(load_model(folder, "cpu"), folder, "", "", skip_bad=False)
     truth = {
         (name, path): task.training.classes[label]
         for name, audit in task.evaluation.audits.items()
@@ -46,7 +44,7 @@ def fill_in(folder: Path, k: int, table: Path, choice: str) -> dict[str, int]:
         rows = [[path, name, truth[name, path], "", "", ""] for name, paths in by_site.items() for path in paths]
         write_table(table, COLUMNS, rows)
         return {}
-    suggest(arguments)
+    suggest(folder, table, k=k, overwrite=True, device="cpu")
     with table.open(encoding="utf-8", newline="") as file:
         asked = list(csv.DictReader(file))
     for row in asked:

@@ -73,10 +73,10 @@ def anonymous_megabytes() -> float:
 
 def load(data: Path, cache: Path) -> Any:
     from proud.config import RunConfig
-    from proud.training.run import load_task
+    from proud.training.run import load as load_run
 
-    run = RunConfig(str(data), labeled="a", model=MODEL, weights="none", size=SIDE)
-    return load_task(run, progress=sys.stderr.isatty(), cache=str(cache))[0]
+    run = RunConfig(data=str(data), labeled="a", model=MODEL, weights="none", size=SIDE)
+    return load_run(run, progress=sys.stderr.isatty(), cache=str(cache))[0]
 
 
 def build(data: Path, cache: Path) -> dict[str, float]:
@@ -128,7 +128,7 @@ def one_epoch(task: Any) -> tuple[float, float, float]:
     cpu, spec = torch.device("cpu"), model_spec(MODEL, len(task.training.classes), SIDE)
     context = make_context(task.training, spec, cpu, weights="none", seed=1, precision="fp32")
     method = method_class("proud")(method_config("proud", views=VIEWS, batch_size=BATCH), context)
-    stage, random = method.stages()[-1], Randomness(1, cpu)
+    stage, random = method.stage_list()[-1], Randomness(1, cpu)
     random.begin_epoch(stage.name, 0)
     clock.append(time.perf_counter())
     method.begin_epoch(stage, 0, random)

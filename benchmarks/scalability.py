@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from speed import SHAPES, begin, build, repeated, seconds_of
 
-from proud.bench.budget import kind
+from proud.bench.budget import kind_of
 from proud.data.synthetic import synthetic_task
 from proud.files import write_json
 from proud.machine import choose_device, environment
@@ -39,7 +39,7 @@ def run_seconds(method: Method, device: torch.device, steps: int) -> float:
     cost: dict[str, tuple[float, float]] = {}
     total = 0.0
     for number, stage in enumerate(method.stage_list()):
-        if kind(stage) not in cost:
+        if kind_of(stage) not in cost:
             _, rows = begin(method, number, 0, random)
             before = seconds_of(lambda stage=stage: method.begin_epoch(stage, 0, random), device)
             work = partial(
@@ -47,8 +47,8 @@ def run_seconds(method: Method, device: torch.device, steps: int) -> float:
                 *(method, replace(stage, epochs=1, steps=steps), repeated(rows, steps), random, lambda step: None),
             )
             work()
-            cost[kind(stage)] = (before, seconds_of(work, device))
-        before, seconds = cost[kind(stage)]
+            cost[kind_of(stage)] = (before, seconds_of(work, device))
+        before, seconds = cost[kind_of(stage)]
         total += stage.epochs * (before + seconds / steps * stage.steps)
     return total
 

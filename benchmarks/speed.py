@@ -31,15 +31,14 @@ from proud.files import check_writable, write_json
 from proud.machine import Stopped, choose_device, choose_threads, environment
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
-from proud.methods.context import make_context
-from proud.methods.ema import EMAMethod
+from proud.methods.context import make_context, uncompiled
 from proud.methods.presets import preset
 from proud.methods.proud import ProUD
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
-from proud.training.fast import FastEpochs, restore
-from proud.training.loop import Loop, Progress, plain_epoch
-from proud.training.run import load_task
+from proud.training.fast import FastEpochs, compiled_or_plain, restore
+from proud.training.loop import Epochs, Loop, Progress, plain_epoch
+from proud.training.run import load
 
 SMALL: dict[str, Any] = {"model": "digits", "size": 32, "classes": 10}
 # labeled, unlabeled and test images of one combination
@@ -53,10 +52,19 @@ TABLE_RUNS = 36  # 12 combinations × 3 seeds
 
 
 def build(
-    shape: dict[str, Any], data: str, name: str, task: Task, device: torch.device, precision: Any, **settings: Any
+    shape: dict[str, Any],
+    data: str,
+    name: str,
+    task: Task,
+    device: torch.device,
+    precision: Any,
+    fast: bool = False,
+    **settings: Any,
 ) -> Method:
+    """`fast`: also compile the method's full passes."""
     spec = model_spec(shape["model"], shape["classes"], shape["size"])
-    context = make_context(task.training, spec, device, weights="none", seed=2022, precision=precision)
+    compile = compiled_or_plain if fast else uncompiled
+    context = make_context(task.training, spec, device, weights="none", seed=2022, precision=precision, compile=compile)
     return method_class(name)(method_config(name, **preset(data, method=name) | settings), context)
 
 
@@ -115,7 +123,7 @@ def labeled_milliseconds(method: ProUD, repeats: int) -> float:
 
     def work() -> None:
         with torch.no_grad():
-            method.labeled_prototypes(random)
+            method.seen(0, random).class_means(method.context.labels, method.index.count, method.net.num_features)
 
     work()
     return 1000 * median(seconds_of(work, method.context.device) for _ in range(repeats))
@@ -142,7 +150,7 @@ def step_cost(method: Method) -> tuple[int, int]:
     batch = {name: table[0] for name, table in rows.items()}
     hook = method.net.backbone.register_forward_pre_hook(lambda _, inputs: images.append(len(inputs[0])))
     with FlopCounterMode(display=False) as counter:
-        method.step(stage, batch, random.draws(method.draws(stage)))
+        method.step(stage, batch, random.draws(method.draws(stage)), method.losses)
     hook.remove()
     return counter.get_total_flops(), sum(images)
 
@@ -202,7 +210,7 @@ def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[
             raise Stopped
 
     with tempfile.TemporaryDirectory() as folder:
-        loop = Loop(method, task, Path(folder), {}, run_epoch=FastEpochs(method) if fast else plain_epoch, watch=watch)
+        loop = Loop(method, task, Path(folder), {}, epochs=FastEpochs(method) if fast else Epochs(), watch=watch)
         loop.stages[0] = replace(loop.stages[0], epochs=min(10, loop.stages[0].epochs))
         with suppress(Stopped):
             loop.run()
@@ -234,7 +242,7 @@ def equality(data: str, name: str, device: torch.device, steps: int = 50, pretra
     shape = SHAPES[data]
     torch.backends.cudnn.deterministic, before = True, torch.backends.cudnn.deterministic
     # on random pixels pseudo-labels depend on rounding, so small shapes use the built-in digits
-    task = synthetic_task(shape) if shape["size"] > 64 else load_task(RunConfig(labeled="pen", test="street"))[0]
+    task = synthetic_task(shape) if shape["size"] > 64 else load(RunConfig(labeled="pen", test="street"))[0]
     method = build(shape, data, name, task, device, "fp32", batch_size=128)
     random = Randomness(2022, device)
     for epoch in range(pretrain_epochs):
@@ -272,8 +280,9 @@ def scaling(data: str, name: str, device: torch.device, precision: str) -> list[
     found = []
     for domains in (2, 4, 8):
         shape = SHAPES[data] | {"unlabeled": (SHAPES[data]["unlabeled"][0],) * domains}
-        method = build(shape, data, name, synthetic_task(shape), device, precision)
-        epoch = FastEpochs(method) if device.type == "cuda" else plain_epoch  # compiles the method's functions too
+        fast = device.type == "cuda"
+        method = build(shape, data, name, synthetic_task(shape), device, precision, fast)
+        epoch = FastEpochs(method) if fast else plain_epoch
         begin_ms, steps = epoch_begin_milliseconds(method, 3), method.stage_list()[-1].steps
         step_ms = step_milliseconds(method, epoch, steps, 2)
         found.append({"domains": domains, "epoch_begin_ms": begin_ms, "step_ms": step_ms, "steps": steps})
@@ -291,12 +300,13 @@ def measure(data: str, name: str, device: torch.device, seconds: float, full: bo
     peak, (flops, images) = matmul_peak(device), step_cost(method)
     result |= {"batch_size": method.config.batch_size, "matmul_peak_tflops": peak / 1e12}
     result |= {"step_gflop": flops / 1e9, "images_per_step": images}
-    if type(method).step in (Method.step, EMAMethod.step):
+    if type(method).step is Method.step:
         result["operations"] = operations_per_step(method)
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     for label in ("plain", "fast") if cuda else ("plain",):
-        epoch = FastEpochs(method) if label == "fast" else plain_epoch  # compiles the method's functions too
+        method = build(shape, data, name, task, device, precision, label == "fast")
+        epoch = FastEpochs(method) if label == "fast" else plain_epoch
         begin_ms, ms = epoch_begin_milliseconds(method, repeats), step_milliseconds(method, epoch, steps, repeats)
         share = flops / (ms / 1000) / peak
         result[label] = {"step_ms": ms, "images_per_s": 1000 * images / ms, "share_of_peak": share}
@@ -311,7 +321,7 @@ def measure(data: str, name: str, device: torch.device, seconds: float, full: bo
             result["equality"] = equality(data, name, device)
         result["scaling"] = scaling(data, name, device, precision)
     if seconds:
-        method = build(shape, data, name, task, device, precision)
+        method = build(shape, data, name, task, device, precision, cuda)
         result["epochs"] = real_epochs(method, task, cuda, seconds)
         result["table_minutes"] = table_minutes(method, result["epochs"])
     return result

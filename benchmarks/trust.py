@@ -20,7 +20,7 @@ from trust_tables import trust_table
 
 from proud.files import write_json
 from proud.machine import environment
-from proud.training.run_folder import read_run
+from proud.model.format import read_run
 from proud.trust.fitted import fit_trust, measure
 
 COVERAGE, RISK = 0.9, 0.2

@@ -14,3 +14,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def _one_thread():
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Reports with empty figures: drawing takes most of their time, and tests/report checks what is drawn."""
+    monkeypatch.setattr("proud.report.figures.maps.embed", lambda features: features[:, :2])
+    monkeypatch.setattr("proud.report.page.panel_png", lambda panel, theme: b"")
+    monkeypatch.setattr("proud.report.page.chart_files", lambda chart: {"png": b"", "pdf": b""})

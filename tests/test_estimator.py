@@ -11,8 +11,9 @@ from PIL import Image
 
 import proud
 from proud import ProUD, UserError
+from proud.data.python_inputs import catalog_of
+from proud.data.shapes import native_side
 from proud.data.types import UnlabeledDomain
-from proud.data.python_inputs import _native_side
 from toy import CLASSES, SHORT, as_domain, same_network, toy_images, write_folders
 
 
@@ -52,7 +53,7 @@ def test_predict_and_score(fitted: ProUD, tmp_path: Path) -> None:
     assert fitted.predict([tmp_path / "03.png", tmp_path / "01.png"]).tolist() == [found[3], found[1]]
 
 
-def test_files_that_cannot_be_read_are_named_or_left_out(fitted: ProUD, tmp_path: Path) -> None:
+def test_bad_files_are_named_or_skipped(fitted: ProUD, tmp_path: Path) -> None:
     images, folder = toy_images(0, 1)[0], tmp_path / "images"
     folder.mkdir()
     for row, image in enumerate(images):
@@ -63,12 +64,12 @@ def test_files_that_cannot_be_read_are_named_or_left_out(fitted: ProUD, tmp_path
         for use in (model.predict, model.predict_proba, model.predict_table):
             with pytest.raises(
                 UserError, match=r"1 image cannot be used:\n.*1\.png: not an image.*\n.* skip_bad=True"
-            ) as told:
+            ) as error:
                 use(folder)
-            assert "--" not in str(told.value)
-        with pytest.warns(UserWarning, match=r"1 unreadable image is left out: .*1\.png"):
+            assert "--" not in str(error.value)
+        with pytest.warns(UserWarning, match=r"1 unreadable image is skipped: .*1\.png"):
             found = model.predict(folder, skip_bad=True)
-        with pytest.warns(UserWarning, match="left out"):
+        with pytest.warns(UserWarning, match="skipped"):
             table = model.predict_table(folder, skip_bad=True)
         assert [Path(path).name for path in table["path"]] == ["0.png", "2.png", "3.png"]
         assert table["label"].tolist() == found.tolist() == model.predict(images[[0, 2, 3]]).tolist()
@@ -159,7 +160,7 @@ def test_whole_numbers_as_labels() -> None:
     assert table["label"].tolist() == found.tolist() and {type(k) for inside in table["set"] for k in inside} == {int}
 
 
-def test_pseudo_labels_are_of_the_kind_of_the_labels() -> None:
+def test_pseudo_labels_have_the_type_of_the_labels() -> None:
     images, labels = toy_images(0, 3)
     numbers = torch.tensor([CLASSES.index(label) for label in labels])
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}).fit((images, numbers), [toy_images(1, 2)[0]])
@@ -167,14 +168,16 @@ def test_pseudo_labels_are_of_the_kind_of_the_labels() -> None:
     assert found["label"].dtype == model.classes_.dtype == np.int64
 
 
-def test_one_small_image_in_a_list_does_not_choose_the_network(tmp_path: Path) -> None:
+def test_one_small_image_in_a_list_does_not_choose_the_network() -> None:
     sides = [200] * 29 + [60]
     pictures = [Image.new("RGB", (side, side + 5), (side, 0, row)) for row, side in enumerate(sides)]
-    assert _native_side((pictures, [])) == _native_side(([np.asarray(each) for each in pictures], [])) == 200
-    assert _native_side(([np.asarray(each).transpose(2, 0, 1) for each in pictures], [])) == 200
+    arrays = [np.asarray(each) for each in pictures]
+    for images in (pictures, arrays, [each.transpose(2, 0, 1) for each in arrays]):
+        found = catalog_of((images, ["a", "b", "c"] * 10), [images])
+        assert native_side(found.catalog, found.catalog.domains[found.labeled]) == 200
 
 
-@pytest.mark.filterwarnings("ignore:.*are called")
+@pytest.mark.filterwarnings("ignore:.*are classified as")
 def test_lists_of_images_of_any_size(fitted: ProUD) -> None:
     images, labels = toy_images(0, 3)
     other_sizes = [np.asarray(Image.fromarray(image).resize((30 + row, 40))) for row, image in enumerate(images)]
@@ -188,7 +191,7 @@ def test_lists_of_images_of_any_size(fitted: ProUD) -> None:
     assert len(ProUD(**short).fit((other_sizes, labels), [other_sizes]).classes_) == len(CLASSES)
 
 
-def test_pictures_in_memory_are_what_their_files_are(fitted: ProUD, tmp_path: Path) -> None:
+def test_images_in_memory_are_read_like_their_files(fitted: ProUD, tmp_path: Path) -> None:
     pixels = toy_images(0, 1)[0][0]
     alpha = np.dstack([pixels, np.full(pixels.shape[:2], 90, np.uint8)])
     deep = pixels[..., 0].astype(np.uint16) * 200
@@ -207,7 +210,7 @@ def test_pictures_in_memory_are_what_their_files_are(fitted: ProUD, tmp_path: Pa
         fitted.predict([Image.fromarray(pixels[..., 0].astype(np.float32))])
 
 
-def test_lists_that_are_no_images(fitted: ProUD) -> None:
+def test_invalid_lists_of_images_are_refused(fitted: ProUD) -> None:
     images, labels = toy_images(0, 2)
     with pytest.raises(UserError, match=r"image 2 of 'images' has the shape \[4, 5, 6\]"):
         fitted.predict([images[0], np.zeros((4, 5, 6), np.uint8)])

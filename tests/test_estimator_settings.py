@@ -1,10 +1,12 @@
-"""The Python interface: settings, what is refused, and runs that go on."""
+"""The Python interface: settings, refused values, and resumed runs."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,13 @@ import torch
 
 import proud
 from proud import ProUD, UserError
+from proud.config import Options, RunConfig
 from proud.data.types import UnlabeledDomain
 from toy import SHORT, SIDE, as_domain, same_network, toy_images, write_folders
 
 
-@pytest.mark.filterwarnings("ignore:.*are called")
-def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*are classified as")
+def test_numpy_numbers_are_accepted(tmp_path: Path) -> None:
     data = {"labeled": toy_images(0, 2), "unlabeled": [toy_images(1, 2)[0]]}
     short = SHORT | {"pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"}
     numbers = {"epochs": np.int64(1), "lr": np.float32(0.01), "seed": np.int64(3), "size": np.int64(32)}
@@ -28,9 +31,11 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     assert stored["seed"] == 3 and stored["method_config"]["lr"] == float(np.float32(0.01))
 
 
-@pytest.mark.parametrize(("name", "value"), [("size", "32"), ("size", 32.0), ("val", "0.1"), ("seed", None)])
-def test_the_runs_own_settings_of_another_kind_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(UserError, match=f"--{name} must be of the kind"):
+@pytest.mark.parametrize(
+    ("name", "value"), [("size", "32"), ("size", 32.0), ("val", "0.1"), ("seed", 1.5), ("threads", "2")]
+)
+def test_settings_of_the_run_with_a_wrong_type_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"--{name} must be of type"):
         ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), [toy_images(1, 2)[0]])
 
 
@@ -38,7 +43,7 @@ def test_resume_and_overwrite(tmp_path: Path) -> None:
     data = {"labeled": toy_images(0, 2), "unlabeled": [toy_images(1, 2)[0]]}
     short = SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"}
     first = ProUD(**short).fit(**data)
-    with pytest.raises(UserError, match="holds a run already"):
+    with pytest.raises(UserError, match="holds a run: continue it with --resume, or replace it with --overwrite"):
         ProUD(**short).fit(**data)
     assert same_network(first, ProUD(**short, resume=True).fit(**data))
     assert same_network(first, ProUD(**short, overwrite=True).fit(**data))
@@ -78,20 +83,42 @@ def test_wrong_input(labeled: object, unlabeled: object, settings: dict, message
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("threads", "an option of the command `proud train` alone"),
-        ("cache", "an option of the command `proud train` alone"),
-        ("precision", "an option of the command `proud train` alone"),
-        ("test", r"Give it to fit: fit\(test=...\)"),
+        ("test", r"Pass it to fit: fit\(test=...\)"),
+        ("labels", "It is an option of the command `proud train`; in Python, pass the images to fit"),
         ("batchsize", "Did you mean 'batch_size'"),
+        ("thread", "Did you mean 'threads'"),
+        ("frobnicate", "Its settings: epochs, "),
     ],
 )
-def test_options_of_the_command_are_not_taken_for_slips(name: str, hint: str) -> None:
-    with pytest.raises(UserError, match=f"has no setting '{name}'. .*{hint}") as told:
+def test_unknown_settings_are_refused(name: str, hint: str) -> None:
+    with pytest.raises(UserError, match=f"has no setting '{name}'. {hint}") as error:
         ProUD(**{name: 1}).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
-    assert ("Did you mean" in str(told.value)) == ("Did you mean" in hint)
+    assert ("Did you mean" in str(error.value)) == ("Did you mean" in hint)
 
 
-def test_what_there_is_can_be_listed() -> None:
+def test_all_fields_of_a_run_are_parameters(tmp_path: Path) -> None:
+    """Except those that name the data: `fit` gets the images."""
+    data = {"data", "root", "labeled", "test", "unlabeled", "labels"}
+    names = {field.name for kind in (RunConfig, Options) for field in fields(kind)} - data
+    assert names <= ProUD().get_params().keys() and names <= signature(ProUD).parameters.keys()
+    more = {"threads": 1, "precision": "bf16", "cache": "none", "fast": False, "eval_every": 2, "square": "pad"}
+    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"} | more)
+    model.fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+    stored = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert stored["threads"] == 1
+    assert (stored["config"]["precision"], stored["config"]["square"]) == ("bf16", "pad")
+    for name, value in {"precision": "fp16", "threads": -1, "eval_every": 0}.items():
+        with pytest.raises(UserError, match=f"--{name.replace('_', '-')} must be"):
+            ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+
+
+def test_none_is_the_default() -> None:
+    given = {"seed": None, "size": None, "threads": None, "epochs": 1, "pretrain_epochs": 1, "device": None}
+    model = ProUD(**SHORT | {"method": "erm"} | given).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+    assert (model.model_.config["seed"], model.model_.config["size"]) == (2022, 0)
+
+
+def test_dir_lists_the_interface_without_importing_torch() -> None:
     assert set(proud.__all__) <= set(dir(proud))
     program = "import proud, sys; assert {'ProUD', 'load'} <= set(dir(proud)); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -116,35 +143,35 @@ def test_grey_arrays_without_channels_are_images_too() -> None:
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("epochs", 2.5), ("epochs", "2"), ("lr", "fast"), ("noisemix", 1)])
-def test_settings_of_another_kind_are_refused(name: str, wrong: object) -> None:
+def test_settings_of_the_method_with_a_wrong_type_are_refused(name: str, wrong: object) -> None:
     images, labels = toy_images(0, 4)
     model = ProUD(**SHORT | {name: wrong}, method="erm")
-    with pytest.raises(UserError, match=f"--{name} must be of the kind"):
+    with pytest.raises(UserError, match=f"--{name} must be of type"):
         model.fit(labeled=(images, labels), unlabeled=[images])
 
 
-def test_a_finished_run_is_not_another_datas(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_resumed_with_other_data(tmp_path: Path) -> None:
     again = {**SHORT, "epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path, "resume": True}
     images, labels = toy_images(0, 4)
     first = ProUD(**again).fit(labeled=(images, labels), unlabeled=[toy_images(1, 4)[0]])
     assert same_network(first, ProUD(**again).fit(labeled=(images, labels), unlabeled=[toy_images(1, 4)[0]]))
-    with pytest.raises(UserError, match="not those that the run"):
+    with pytest.raises(UserError, match="images differ from those that the run"):
         ProUD(**again).fit(labeled=(images, labels), unlabeled=[toy_images(2, 4)[0]])
-    with pytest.raises(UserError, match="not those that the run"):
+    with pytest.raises(UserError, match="images differ from those that the run"):
         ProUD(**again).fit(labeled=(images, [f"other {label}" for label in labels]), unlabeled=[toy_images(1, 4)[0]])
 
 
-def test_a_domain_of_ones_own_is_known_again(tmp_path: Path) -> None:
+def test_a_run_with_domain_types_is_resumed_with_the_same_data_only(tmp_path: Path) -> None:
     again = {**SHORT, "epochs": 1, "pretrain_epochs": 1, "out": tmp_path, "resume": True}
 
     def fit(look: int, known: list[int] | None) -> None:
         images = as_domain("north", *toy_images(look, 4)).images
-        told = None if known is None else torch.tensor([*known, *[-1] * (len(images) - len(known))])
-        domain = UnlabeledDomain("north", images, tuple(map(str, range(len(images)))), told)
+        added = None if known is None else torch.tensor([*known, *[-1] * (len(images) - len(known))])
+        domain = UnlabeledDomain("north", images, tuple(map(str, range(len(images)))), added)
         ProUD(**again).fit(labeled=toy_images(0, 4), unlabeled=[domain])
 
     fit(1, [0, 1])
     fit(1, [0, 1])
     for look, known in ((2, [0, 1]), (1, [0, 2]), (1, None)):
-        with pytest.raises(UserError, match="not those that the run"):
+        with pytest.raises(UserError, match="images differ from those that the run"):
             fit(look, known)

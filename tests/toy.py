@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from proud import ProUD
-from proud.config import RunConfig
-from proud.data.arrays import assemble_arrays
+from proud.config import RunConfig, Square, TaskSpec
+from proud.data.python_inputs import catalog_of
+from proud.data.source import find_task
+from proud.data.task import read_task
 from proud.data.types import LabeledDomain, Task
 from proud.methods import method_config
 
@@ -83,7 +86,24 @@ def toy_task(unlabeled: int = 2, per_class: int = 12, test: int | None = -1, see
     """Look 0 is labeled, then come the unlabeled ones, their labels known to the audit. `test`: a look, or None."""
     hidden = [as_domain(f"hidden {t}", *toy_images(t, per_class)) for t in range(1, unlabeled + 1)]
     unseen = None if test is None else toy_images(test % len(LOOKS), per_class, seed=1)
-    return assemble_arrays(toy_images(0, per_class), hidden, unseen, size=SIDE, seed=seed)
+    return task_from(toy_images(0, per_class), hidden, unseen, size=SIDE, seed=seed)
+
+
+def task_from(
+    labeled: Any,
+    unlabeled: Any,
+    test: Any = None,
+    *,
+    size: int,
+    seed: int = 2022,
+    val: float = 0.1,
+    square: Square = "middle",
+    skip_bad: bool = False,
+) -> Task:
+    """A task from whatever `fit` takes."""
+    catalog, source, others, target = catalog_of(labeled, unlabeled, test)
+    spec = TaskSpec(labeled=source, unlabeled=others, test=target, seed=seed, val=val, square=square, skip_bad=skip_bad)
+    return read_task(find_task(spec, catalog), size)
 
 
 def as_domain(name: str, images: np.ndarray, labels: np.ndarray) -> LabeledDomain:

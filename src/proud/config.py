@@ -70,8 +70,7 @@ class ReadSpec:
     size: Annotated[WholeNumber, value("PIXELS", "(default: the network's own)")] = 0
     """side of the square images that the network sees"""
     square: Square = "middle"
-    """non-square images: centre crop (`middle`), grey padding (`pad`) or resizing without the aspect ratio
-    (`stretch`)"""
+    """non-square images: centre-cropped (`middle`), padded with grey (`pad`), or stretched (`stretch`)"""
     val: Decay = 0.1
     """share of the labeled domain held out for validation, unless the data set ships a split"""
     skip_bad: Switch = False
@@ -91,8 +90,8 @@ class NetSpec:
 
 
 @dataclass(frozen=True)
-class TaskSpec(ReadSpec):
-    """Which images play which part."""
+class DomainSpec:
+    """Which images there are, and which part they play."""
 
     data: Annotated[str, value("DATA")] = "embedded"
     """a folder ROOT/<domain>/<class>/*, a CSV file (path,domain,label), a benchmark's name, or `embedded`"""
@@ -106,8 +105,6 @@ class TaskSpec(ReadSpec):
     """domains used without labels"""
     labels: Annotated[str, value("FILE", "(optional)")] = ""
     """CSV file (path,domain,label) with labels for a few images of unlabeled domains, from `proud label-next`"""
-    seed: WholeNumber = 2022
-    """seed of all random numbers"""
 
     def __post_init__(self) -> None:
         """Domain names are compared in Unicode's composed form, as they are read."""
@@ -117,8 +114,16 @@ class TaskSpec(ReadSpec):
 
 
 @dataclass(frozen=True)
+class TaskSpec(ReadSpec, DomainSpec):
+    """All that decides which images a run learns from and is measured on."""
+
+    seed: WholeNumber = 2022
+    """seed of all random numbers"""
+
+
+@dataclass(frozen=True)
 class RunConfig(NetSpec, TaskSpec):
-    """Everything that decides a run's result, except the settings of its method."""
+    """What the run learns from, with which method and network."""
 
     method: Annotated[str, value("NAME")] = "proud"
     """training method"""

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 
-from proud.config import Options, RunConfig, TaskSpec, check, choose_model
+from proud.config import DomainSpec, Options, RunConfig, check, choose_model
 from proud.data.arrays import as_numpy
 from proud.data.python_inputs import catalog_of, given_names
 from proud.data.source import find_task
@@ -38,8 +38,8 @@ from proud.training.progress import TrainingBar
 from proud.training.records import Records
 from proud.training.run import train
 
-GIVEN_TO_FIT = {"data", "root", "labeled", "test", "unlabeled", "labels"}
-"""of `TaskSpec`: `fit` gets the images themselves"""
+GIVEN_TO_FIT = {field.name for field in fields(DomainSpec)}
+"""`fit` gets the images themselves"""
 
 
 def own_parameters() -> dict[str, Any]:
@@ -220,7 +220,7 @@ def check_setting_names(method: str, settings: dict[str, Any]) -> None:
 def _hint(name: str, known: list[str]) -> str:
     if name in signature(ProUD.fit).parameters:
         return f" Pass it to fit: fit({name}=...)."
-    if name in {field.name for field in fields(TaskSpec)}:
+    if name in GIVEN_TO_FIT:
         return " It is an option of the command `proud train`; in Python, pass the images to fit."
     close = get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

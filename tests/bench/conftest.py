@@ -1,39 +1,32 @@
-"""A tiny benchmark of four made-up domains, and a bench over it that takes seconds."""
-
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
+import gc
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from proud.cli.bench import BenchArguments
-
-DOMAINS = ("one", "two", "three", "four")
+from bench.small_bench import DOMAINS, BenchArguments, Make, bench_arguments, write_domains
+from reliability.children import start_server
 
 
-def write_domains(
-    root: Path, domains: tuple[str, ...], classes: list[str], per_class: int, side: int = 12, seed: int = 0
-) -> Path:
-    random = np.random.default_rng(seed)
-    for domain in domains:
-        for label in classes:
-            folder = root / domain / label
-            folder.mkdir(parents=True)
-            for number in range(per_class):
-                Image.fromarray(random.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(folder / f"{number}.png")
-    return root
+@pytest.fixture(scope="session", autouse=True)
+def server() -> None:
+    """It imports torch in the background, until a test needs a process."""
+    start_server()
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+@pytest.fixture(scope="module", autouse=True)
+def quick_runs() -> Iterator[None]:
+    """A bench collects garbage after every run, and hundreds of thousands of objects of torch are none; and what a
+    power failure leaves is tested in tests/reliability."""
+    gc.collect()
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +35,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def arguments(tiny: Path, tmp_path: Path) -> Callable[..., BenchArguments]:
+def arguments(tiny: Path, tmp_path: Path) -> Make:
+    """Arguments of a bench of two runs in tmp_path/out; any of them can be changed by its plain name."""
+
     def make(**changes: Any) -> BenchArguments:
         usual: dict[str, Any] = {
             "name": str(tiny),
@@ -60,21 +55,6 @@ def arguments(tiny: Path, tmp_path: Path) -> Callable[..., BenchArguments]:
             "threads": 1,
             "quiet": True,
         }
-        return BenchArguments(**usual | changes)
+        return bench_arguments(**usual | changes)
 
     return make
-
-
-@pytest.fixture
-def start_worker() -> Callable[[BenchArguments], subprocess.Popen[str]]:
-    """A bench in a process of its own, which may be killed."""
-
-    def start(arguments: BenchArguments) -> subprocess.Popen[str]:
-        code = (
-            "import sys; from pathlib import Path, PosixPath; from proud.cli.bench import *; "
-            f"sys.exit(bench({arguments!r}))"
-        )
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen([sys.executable, "-c", code], **pipes)
-
-    return start

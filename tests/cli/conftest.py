@@ -6,25 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from proud.cli.main import main as cli
+from proud.cli import main as cli
 from toy import write_folders
 
 FLAGS = (
     "--size 16 --epochs 4 --pretrain-epochs 6 --batch-size 16 --lr 0.02 --threads 1 --device cpu --quiet "
     "--weight-decay 0.0005"
 )
+ONE_EPOCH = ("--epochs", "1", "--pretrain-epochs", "1")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not to be changed: tests copy it."""
     root = tmp_path_factory.mktemp("data")
     write_folders(root, {"central": 0, "north": 1}, per_class=12)
     write_folders(root, {"south": 2}, per_class=6, suffix=".jpg")
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not to be changed: tests copy it."""
     out = tmp_path_factory.mktemp("runs") / "x"
     assert train(data, out) == 0
     return out

@@ -1,4 +1,4 @@
-"""The demo's course with hardly any training: both methods run, and the table says what came out."""
+"""The demo with hardly any training: both methods run, a stopped demo continues, and the table compares them."""
 
 from __future__ import annotations
 
@@ -7,69 +7,70 @@ from pathlib import Path
 
 import pytest
 
-from proud import cli, console, presets
+from proud.cli import demo
+from proud.cli import main as cli
 from proud.data import embedded
 from proud.errors import UserError
+from proud.methods import presets
 from proud.training import loop
 
 
 @pytest.fixture
 def hardly_any_training(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Few images, and as many epochs as a run can be stopped in."""
-    hardly = presets.PRESETS["embedded"] | {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16}
-    monkeypatch.setitem(presets.PRESETS, "embedded", hardly)
-    monkeypatch.setattr(embedded, "PER_CLASS", 4)
+    """Few images, and just enough epochs for a stop between two of them."""
+    short = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16, "views": 1}
+    monkeypatch.setitem(presets.PRESETS, "embedded", presets.PRESETS["embedded"] | short)
+    monkeypatch.setattr(embedded, "PER_CLASS", 2)
     embedded.load_embedded.cache_clear()
     yield
     embedded.load_embedded.cache_clear()
 
 
-@pytest.mark.usefixtures("hardly_any_training")
-def test_the_demo_compares_both_and_says_what_to_type_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("hardly_any_training", "without_figures")
+def test_the_demo_compares_both_methods_and_suggests_the_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "demo"
-    for method in ("erm", "proud"):  # a demo replaces the one before it
+    for method in ("erm", "proud"):  # an earlier demo is replaced
         (out / method).mkdir(parents=True)
         (out / method / "run.json").write_text("{}")
     assert cli.run(["demo", "--out", str(out)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    told = " ".join(capsys.readouterr().out.split())
     for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
-        assert word in said, word
+        assert word in told, word
     assert (out / "proud" / "model.json").is_file()
     assert (out / "erm" / "model.json").is_file()
-    assert (out / "report.html").resolve().as_uri() in said
-    assert (out / "report.html").is_file()
+    assert (out / "report.html").resolve().as_uri() in told
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "pen labeled, street unseen" in page and "proud" in page
 
 
-@pytest.mark.usefixtures("hardly_any_training")
-def test_a_stopped_demo_goes_on(
+@pytest.mark.usefixtures("hardly_any_training", "without_figures")
+def test_a_stopped_demo_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-    show = console.TrainingBar.__call__
+    show = demo.TrainingBar.__call__
 
-    def stop(self: console.TrainingBar, now: loop.Progress) -> None:
+    def stop(self: demo.TrainingBar, now: loop.Progress) -> None:
         if (now.stage, now.epoch) == ("main", 1):
-            raise loop.Stopped
+            raise demo.Stopped
         show(self, now)
 
     command = ["demo", "--out", str(tmp_path / "demo")]
-    with monkeypatch.context() as patched:
-        patched.setattr(console.TrainingBar, "__call__", stop)
-        assert cli.run(command) == 130
-    assert "The same command goes on" in capsys.readouterr().out
-    before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()
-    assert cli.run(command) == 0
-    assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
-    assert (tmp_path / "demo" / "report.html").is_file()
-    with monkeypatch.context() as patched:  # a second demo, stopped: it goes on as well
-        patched.setattr(console.TrainingBar, "__call__", stop)
-        assert cli.run(command) == 130
-    before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()
-    assert cli.run(command) == 0
-    assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
+    for _ in range(2):  # a second demo replaces the first, and continues after a stop as well
+        with monkeypatch.context() as patched:
+            patched.setattr(demo.TrainingBar, "__call__", stop)
+            assert cli.run(command) == 130
+        assert "The same command continues" in capsys.readouterr().out
+        before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()
+        assert cli.run(command) == 0
+        assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
+        assert (tmp_path / "demo" / "report.html").is_file()
 
 
-def test_the_demo_touches_no_other_files(tmp_path: Path) -> None:
+def test_the_demo_changes_no_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("important")
-    with pytest.raises(UserError, match="holds other files"):
+    with pytest.raises(UserError, match="has other files"):
         cli.run(["demo", "--out", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

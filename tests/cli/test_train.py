@@ -1,4 +1,4 @@
-"""`proud train` from folders of PNG and JPEG files: what it leaves behind, and what it refuses."""
+"""`proud train` from folders of PNG and JPEG files: what it writes, what it refuses, and that it does nothing twice."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
-from cli.conftest import FLAGS, train
-from proud import ProUD, cli
+from cli.conftest import FLAGS, ONE_EPOCH, train
+from proud import ProUD
+from proud.cli import main as cli
+from proud.cli.arguments import parse_train
 from proud.errors import UserError
 from proud.methods import method_class
 from toy import CLASSES, write_folders
@@ -26,7 +30,7 @@ def main(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
     return end.value.code
 
 
-def test_train_leaves_what_it_promises(trained: Path) -> None:
+def test_the_files_of_a_run(trained: Path) -> None:
     names = {path.name for path in trained.iterdir()}
     assert names == {
         "run.json",
@@ -58,27 +62,27 @@ def test_large_images_get_the_settings_for_photographs(tmp_path: Path) -> None:
         for label in "xy":
             (tmp_path / domain / label).mkdir(parents=True)
             Image.new("RGB", (100, 80)).save(tmp_path / domain / label / "0.png")
-    run, settings, _ = cli.train_arguments(["--data", str(tmp_path), "--labeled", "a"])
-    assert (settings.mixup, settings.flip, run.model) == (2.0, True, "auto")
-    _, settings, _ = cli.train_arguments(["--data", str(tmp_path), "--labeled", "a", "--model=digits"])
-    assert (settings.mixup, settings.flip) == (0.4, False)
+    found = parse_train(["--data", str(tmp_path), "--labeled", "a"])
+    assert (found.settings.mixup, found.settings.flip, found.run.model) == (2.0, True, "auto")
+    found = parse_train(["--data", str(tmp_path), "--labeled", "a", "--model=digits"])
+    assert (found.settings.mixup, found.settings.flip) == (0.4, False)
 
 
 def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
-    table = data / "table.csv"
+    root = shutil.copytree(data, tmp_path / "data")
+    table = root / "table.csv"
     lines = ["path,domain,label"]
-    for path in sorted(data.glob("*/*/*.*")):
-        domain, label, _ = path.relative_to(data).parts
-        lines.append(f"{path.relative_to(data)},{domain},{label if domain == 'central' else ''}")
+    for path in sorted(root.glob("*/*/*.*")):
+        domain, label, _ = path.relative_to(root).parts
+        lines.append(f"{path.relative_to(root)},{domain},{label if domain == 'central' else ''}")
     table.write_text("\n".join(lines))
-    assert train(table, tmp_path / "x", "--method", "erm", "--epochs", "1", "--pretrain-epochs", "1") == 0
+    assert train(table, tmp_path / "x", "--method", "erm", *ONE_EPOCH) == 0
     table.write_text("file,domain\n")
     with pytest.raises(UserError, match="lacks the columns path, label"):
         train(table, tmp_path / "y")
     table.write_text("path,domain,label\nnone.png,central,a\n")
     with pytest.raises(UserError, match=r"line 2: there is no file none\.png"):
         train(table, tmp_path / "y")
-    table.unlink()
 
 
 @pytest.mark.parametrize(
@@ -86,10 +90,10 @@ def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
     [
         (["--labeled", "centrl"], r"no domain 'centrl'.*Did you mean 'central'.*central, north, south"),
         (["--test", "eastern"], r"no domain 'eastern'.*central, north, south"),
-        (["--test", "central"], r"--labeled and --test are both 'central'"),
+        (["--test", "central"], r"'central' is both the labeled and the test domain"),
         (["--unlabeled", "north", "nowhere"], r"no domain 'nowhere'"),
         (["--unlabeled", "central"], r"'central' is the labeled domain"),
-        (["--val", "1.5"], "--val"),
+        (["--val", "1.5"], "--val must be at least 0 and below 1"),
         (["--epochs", "0"], "--epochs must be at least 1"),
         (["--lr", "0"], "--lr must be positive"),
         (["--lr", "nan"], "--lr must be positive"),
@@ -97,7 +101,7 @@ def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
         (["--eval-every", "0"], "--eval-every must be at least 1"),
         (["--seed", "-1"], "--seed must be at least 0"),
         (["--size", "20"], "multiple of 16"),
-        (["--device", "gpu"], "not a device"),
+        (["--device", "gpu"], "--device 'gpu' is not valid"),
         (["--device", "cuda:99"], "CUDA device"),
         (["--model", "resnet999"], "Unknown model 'resnet999'"),
         (["--weights", "nowhere.safetensors"], "--weights"),
@@ -105,14 +109,14 @@ def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_settings_that_cannot_be(more: list[str], message: str, data: Path, tmp_path: Path) -> None:
+def test_invalid_settings_are_refused(more: list[str], message: str, data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         train(data, tmp_path / "x", *more)
     assert not (tmp_path / "x" / "run.json").exists()
     assert not (tmp_path / "x" / "checkpoints").exists()
 
 
-def test_data_that_cannot_be(tmp_path: Path) -> None:
+def test_unusable_data_is_refused(tmp_path: Path) -> None:
     root, out = tmp_path / "data", tmp_path / "x"
     with pytest.raises(UserError, match="no folder or CSV file"):
         train(root, out)
@@ -128,36 +132,34 @@ def test_data_that_cannot_be(tmp_path: Path) -> None:
         shutil.rmtree(root / "central" / label)
     with pytest.raises(UserError, match=f"only one class, '{CLASSES[0]}'"):
         train(root, out)
-    with pytest.raises(UserError, match=r"Say which domain has labels.*central, north"):
+    with pytest.raises(UserError, match=r"Name the labeled domain.*central, north"):
         cli.run(["train", "--data", str(root)])
 
 
-def test_bad_images_are_named_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_images_are_named_or_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_folders(tmp_path / "data", {"central": 0, "north": 1}, per_class=3)
     (root / "north" / "plain" / "empty.png").touch()
     whole = (root / "north" / "plain" / "003.png").read_bytes()
     (root / "central" / "down" / "half.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"2 images cannot be used") as error:
-        train(root, tmp_path / "x", "--method", "erm", "--epochs", "1", "--pretrain-epochs", "1")
+        train(root, tmp_path / "x", "--method", "erm", *ONE_EPOCH)
     assert "empty.png" in str(error.value)
     assert "half.png" in str(error.value)
-    assert train(root, tmp_path / "x", "--method", "erm", "--epochs", "1", "--pretrain-epochs", "1", "--skip-bad") == 0
-    assert "2 unreadable images were left out" in capsys.readouterr().out
+    assert train(root, tmp_path / "x", "--method", "erm", *ONE_EPOCH, "--skip-bad") == 0
+    assert "2 unreadable images skipped; run.json lists them" in capsys.readouterr().out
 
 
-def test_what_the_commands_suggest_can_be_pasted(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train(data, tmp_path / "my run", "--epochs", "1", "--pretrain-epochs", "1", "--method", "erm")
+def test_the_suggested_command_can_be_pasted(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(data, tmp_path / "my run", *ONE_EPOCH, "--method", "erm")
     assert f"proud predict '{tmp_path / 'my run'}' IMAGES" in " ".join(capsys.readouterr().out.split("\n"))
 
 
 def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(monkeypatch, "--version") == 0
     assert main(monkeypatch, "train", "--data", "nowhere", "--labeled", "x") == 2
-    said = capsys.readouterr().err
-    assert said.startswith("proud: There is no folder")
-    assert "Traceback" not in said
+    told = capsys.readouterr().err
+    assert told.startswith("proud: There is no folder")
+    assert "Traceback" not in told
 
     def interrupted(argv: list[str]) -> int:
         raise KeyboardInterrupt
@@ -169,15 +171,15 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 def test_data_check_is_for_benchmarks(data: Path) -> None:
     with pytest.raises(UserError, match="own folders need no check"):
         cli.run(["data", "check", str(data)])
-    with pytest.raises(UserError, match="Where is pacs unpacked"):
+    with pytest.raises(UserError, match="Name the folder of pacs"):
         cli.run(["data", "check", "pacs"])
 
 
 @pytest.mark.parametrize(("flags", "method"), [(("erm", "proud-plus"), "proud-plus"), (("proud-plus", "erm"), "erm")])
-def test_of_a_flag_that_is_given_twice_the_last_counts(flags: tuple[str, str], method: str, data: Path) -> None:
+def test_the_last_of_two_equal_flags_counts(flags: tuple[str, str], method: str, data: Path) -> None:
     given = [part for flag in flags for part in ("--method", flag)]
-    run, settings, _ = cli.train_arguments(["--data", str(data), "--labeled", "central", *given])
-    assert run.method == method and type(settings) is method_class(method).Config
+    found = parse_train(["--data", str(data), "--labeled", "central", *given])
+    assert found.run.method == method and type(found.settings) is method_class(method).Config
 
 
 def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
@@ -191,35 +193,63 @@ def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_classes_are_shown(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--data", str(data), "--labeled", "central", "--test", "none", "--out", str(tmp_path / "x")]
     flags = [flag for flag in FLAGS.split() if flag != "--quiet"]
-    told = [
-        "train",
-        "--data",
-        str(data),
-        "--labeled",
-        "central",
-        "--test",
-        "none",
-        "--out",
-        str(tmp_path / "x"),
-        *flags,
-    ]
-    assert cli.run([*told, "--method", "erm", "--epochs", "1", "--pretrain-epochs", "1"]) == 0
+    assert cli.run(["train", *where, *flags, "--method", "erm", *ONE_EPOCH]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     counts = json.loads((tmp_path / "x" / "run.json").read_text())["task"]["domains"]["central"]["per_class"]
     line = f"4 classes in central: {', '.join(f'{name} {count}' for name, count in counts.items())}"
     assert shown.count(line) == 2  # before training, and with the result
 
 
-def test_where_it_cannot_run_it_says_so() -> None:
+def test_windows_is_refused() -> None:
     code = "import sys; sys.platform = 'win32'; import proud"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stderr.strip().endswith("on Windows, use it under WSL")
 
 
-def test_what_a_method_s_name_says_cannot_be_unsaid(tmp_path: Path) -> None:
+def test_settings_cannot_contradict_the_name_of_the_method(tmp_path: Path) -> None:
     for method, undone in (("proud-no-udmix", "--udmix"), ("erm-noisemix", "--no-noisemix")):
         with pytest.raises(UserError, match=f"'{method}' means"):
-            cli.train_arguments(["--labeled", "pen", "--method", method, undone])
+            parse_train(["--labeled", "pen", "--method", method, undone])
     with pytest.raises(UserError, match="udmix=True: 'proud-no-udmix' means udmix=False"):
         ProUD(method="proud-no-udmix", udmix=True).fit(tmp_path, [tmp_path])
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a command scans folders, reads image headers, checks its output folder, and builds a model spec."""
+    from proud.data import benchmarks, shapes
+    from proud.training import run, run_folder
+
+    found: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            found[name] += 1
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    sizes = shapes._sizes
+
+    def counted_sizes(catalog: Any, domain: Any) -> list[tuple[int, ...]]:
+        headers = list(sizes(catalog, domain))
+        found[f"sizes of {domain.name}"] += 1
+        found[f"headers of {domain.name}"] += len(headers)
+        return headers
+
+    monkeypatch.setattr(shapes, "_sizes", counted_sizes)
+    count(benchmarks, "scan_folder")
+    count(run_folder, "stored_run")
+    count(run, "model_spec")
+    return found
+
+
+def test_nothing_is_done_twice(calls: Counter[str], data: Path, tmp_path: Path) -> None:
+    assert train(data, tmp_path / "x", "--method", "erm", *ONE_EPOCH) == 0
+    assert calls["scan_folder"] == calls["stored_run"] == calls["model_spec"] == 1
+    assert calls["sizes of central"] == calls["sizes of north"] == calls["sizes of south"] == 1
+    assert 0 < calls["headers of central"] <= 16

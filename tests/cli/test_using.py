@@ -1,4 +1,4 @@
-"""What a trained model is for, through the commands alone: predict, evaluate, label-next."""
+"""Commands that use a trained model: predict, evaluate, label-next."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cli.conftest import train
-from proud.cli.main import main as cli
+from cli.conftest import ONE_EPOCH, train
+from proud import files
+from proud.cli import main as cli
+from proud.errors import UserError
 from proud.model import reading
 from proud.model.evaluate import evaluate_domain, is_own_data
-from proud.model.predict import load_model
-from proud.errors import UserError
+from proud.model.load import load_model
 from proud.report.page import write_report
 from toy import CLASSES, toy_images, write_folders
 
@@ -45,7 +46,7 @@ def test_predict_labels_new_images(trained: Path, tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 2
 
 
-def test_predict_names_bad_images_or_goes_on(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_names_or_skips_bad_images(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Image.fromarray(toy_images(0, 1)[0][0]).save(tmp_path / "good.png")
     (tmp_path / "empty.png").touch()
     out = tmp_path / "p.csv"
@@ -54,7 +55,7 @@ def test_predict_names_bad_images_or_goes_on(trained: Path, tmp_path: Path, caps
     assert not out.exists()
     assert cli.run(["predict", str(trained), str(tmp_path), "--out", str(out), "--skip-bad"]) == 0
     beside = tmp_path / "p-left-out.csv"
-    told = f"1 unreadable left out → {beside}\n  {tmp_path / 'empty.png'}: the file is empty (0 bytes)\n"
+    told = f"1 unreadable image skipped → {beside}\n  {tmp_path / 'empty.png'}: the file is empty (0 bytes)\n"
     assert told in capsys.readouterr().out
     assert len(out.read_text().splitlines()) == 2
     assert beside.read_text().splitlines() == ["path,reason", f"{tmp_path / 'empty.png'},the file is empty (0 bytes)"]
@@ -65,11 +66,11 @@ def test_predict_names_bad_images_or_goes_on(trained: Path, tmp_path: Path, caps
     assert cli.run(["predict", str(trained), good, "--out", str(out), "--overwrite"]) == 0
     assert out.exists() and not beside.exists()
     (tmp_path / "good.png").unlink()
-    with pytest.raises(UserError, match="None of the 1 images could be read"):
+    with pytest.raises(UserError, match=r"The only image cannot be read: .*empty\.png"):
         cli.run(["predict", str(trained), str(tmp_path), "--out", str(tmp_path / "q.csv"), "--skip-bad"])
 
 
-def test_predict_without_images_or_run(trained: Path, tmp_path: Path) -> None:
+def test_predict_without_images_or_without_a_run(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Name the images"):
         cli.run(["predict", str(trained)])
     with pytest.raises(UserError, match="no such file or folder"):
@@ -82,7 +83,9 @@ def test_predict_without_images_or_run(trained: Path, tmp_path: Path) -> None:
         cli.run(["predict", str(tmp_path), str(tmp_path)])
 
 
-def test_evaluate(trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_measures_a_labeled_domain(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"]) == 0
     said = capsys.readouterr().out
     assert "48" in said
@@ -92,7 +95,7 @@ def test_evaluate(trained: Path, data: Path, tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(UserError, match=r"no domain 'nort'.*Did you mean 'north'"):
         cli.run(["evaluate", str(trained), "--domain", "nort"])
     shutil.move(tmp_path / "elsewhere" / "plain", tmp_path / "elsewhere" / "unheard")
-    with pytest.raises(UserError, match="does not know: unheard"):
+    with pytest.raises(UserError, match="labels that are unknown to the model: unheard"):
         cli.run(["evaluate", str(trained), "--data", str(tmp_path), "--domain", "elsewhere"])
     for path in sorted((tmp_path / "elsewhere").glob("*/*.png")):
         shutil.move(path, tmp_path / "elsewhere" / f"{path.parent.name}-{path.name}")
@@ -100,14 +103,14 @@ def test_evaluate(trained: Path, data: Path, tmp_path: Path, capsys: pytest.Capt
         cli.run(["evaluate", str(trained), "--data", str(tmp_path), "--domain", "elsewhere"])
 
 
-def test_names_that_look_like_formulas_are_neutralised(tmp_path: Path) -> None:
-    from proud.training.records import write_table
+def test_names_that_look_like_formulas_are_escaped(tmp_path: Path) -> None:
+    from proud.files import write_table
 
     write_table(tmp_path / "t.csv", ["path", "label"], [["=cmd()", "+1"], ["plain", "@x"]])
     assert (tmp_path / "t.csv").read_text().splitlines()[1:] == ["'=cmd(),'+1", "plain,'@x"]
 
 
-def test_predict_repeats_what_the_run_said_and_looks_at_its_own_answers(
+def test_predict_repeats_the_run_s_warnings_and_checks_its_own_answers(
     data: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "copy"
@@ -116,29 +119,29 @@ def test_predict_repeats_what_the_run_said_and_looks_at_its_own_answers(
     (copy / "model.json").write_text(json.dumps(about | {"warnings": ["The network learned nothing."]}))
     cli.run(["predict", str(copy), str(data / "central"), "--out", str(tmp_path / "1.csv"), "--device", "cpu"])
     told = capsys.readouterr().out
-    assert "Look: The network learned nothing." in told and "are called" not in told
+    assert "Warning: The network learned nothing." in told and "are classified as" not in told
     same = tmp_path / "same"
     same.mkdir()
     for place in range(16):
         Image.fromarray(np.full((16, 16, 3), 200, np.uint8)).save(same / f"{place}.png")
     cli.run(["predict", str(trained), str(same), "--out", str(tmp_path / "2.csv"), "--device", "cpu"])
     told = capsys.readouterr().out
-    assert "Look: 16 of 16 images are called" in told and "learned nothing" not in told
+    assert "Warning: 16 of 16 images are classified as" in told and "learned nothing" not in told
     (copy / "model.json").write_text(json.dumps(about | {"warnings": [1]}))
     with pytest.raises(UserError, match="warnings"):
         cli.run(["predict", str(copy), str(same), "--out", str(tmp_path / "3.csv"), "--device", "cpu"])
 
 
-def test_evaluating_on_what_was_learned_from_is_told(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_warns_about_domains_of_the_training(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.run(["evaluate", str(trained), "--domain", "central", "--device", "cpu"])
     assert "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
     cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"])
     told = " ".join(capsys.readouterr().out.split())
     assert "is the labeled domain" not in told
-    assert "north is an unlabeled domain: the model learned from these images, without their labels" in told
+    assert "north is an unlabeled domain: the model was trained on these images, without their labels" in told
 
 
-def test_evaluating_a_test_domain_with_copies_is_told(
+def test_evaluate_warns_about_copies_of_training_images(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -149,12 +152,12 @@ def test_evaluating_a_test_domain_with_copies_is_told(
     (run / "run.json").write_text(json.dumps(about))
     cli.run(["evaluate", str(run), "--domain", "north", "--device", "cpu"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "Look: 33 of the 48 images of north are also learned from: its accuracy says little" in told
+    assert "Warning: 33 of the 48 images of north are also trained on: its accuracy says little" in told
     assert "unlabeled domain" not in told
 
 
 @pytest.mark.parametrize("place", ["same", "link", "copy", "other"])
-def test_the_same_data_is_known_by_any_path(
+def test_the_run_s_data_is_recognised_under_any_path(
     place: str, trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = data / "north" / ".." if place == "same" else tmp_path / place
@@ -169,7 +172,7 @@ def test_the_same_data_is_known_by_any_path(
     assert told == (place != "other")
 
 
-def test_other_images_under_the_same_path_are_not_the_run_s(
+def test_other_images_under_the_same_path_are_not_mistaken_for_the_run_s(
     trained: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, there, elsewhere = tmp_path / "run", tmp_path / "there", tmp_path / "elsewhere"
@@ -191,10 +194,10 @@ def test_other_images_under_the_same_path_are_not_the_run_s(
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             cli.run(["label-next", str(run), "--k", "1", "--out", "x.csv", "--device", "cpu"])
-        assert any("are not those that the run" in str(each.message) for each in told) == (not own)
+        assert any("differ from those that the run" in str(each.message) for each in told) == (not own)
 
 
-def test_a_domain_is_measured_piece_by_piece(
+def test_a_domain_is_evaluated_piece_by_piece(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "measured.json"
@@ -213,7 +216,7 @@ def test_a_domain_is_measured_piece_by_piece(
     assert max(pieces) == 7 and sum(pieces) == whole == found[0]["images"]
 
 
-def test_own_data() -> None:
+def test_paths_of_the_run_s_own_data() -> None:
     assert is_own_data({"data": "embedded"}, "embedded", "")
     assert not is_own_data({"data": "embedded"}, "./embedded", "")
     assert not is_own_data({"data": "python"}, "python", "")
@@ -222,7 +225,7 @@ def test_own_data() -> None:
     assert not is_own_data({"data": "pacs", "root": "/x/pacs"}, "pacs", "/y/pacs")
 
 
-def test_evaluate_says_what_it_left_out(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_names_skipped_images(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
     first, second, *others = sorted(root.rglob("*.png"))
     first.write_bytes(b"no picture")
@@ -232,19 +235,18 @@ def test_evaluate_says_what_it_left_out(trained: Path, tmp_path: Path, capsys: p
         cli.run(told)
     capsys.readouterr()
     assert cli.run([*told, "--skip-bad"]) == 0
-    reason = "not an image, or of a format that is not supported"
-    named = f"2 unreadable images were left out:\n  {first}: {reason}\n  {second}: the file is empty"
+    reason = "not an image, or an unsupported format"
+    named = f"2 unreadable images skipped:\n  {first}: {reason}\n  {second}: the file is empty"
     assert named in capsys.readouterr().out
-    arguments = cli.EvaluateArguments(trained, "north", str(root), device="cpu", skip_bad=True)
-    row = evaluate_domain(arguments)
-    assert ([file.path for file in row["left_out"]], row["images"]) == ([str(first), str(second)], 6)
+    found = evaluate_domain(trained, "north", data=str(root), skip_bad=True, device="cpu")
+    assert ([file.path for file in found.skipped], found.images) == ([str(first), str(second)], 6)
     for path in others:
         path.write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"None of the 8 images could be read; the first: .*\.png"):
+    with pytest.raises(UserError, match=r"None of the 8 images can be read; the first: .*\.png"):
         cli.run([*told, "--skip-bad"])
 
 
-def test_evaluate_says_what_it_does_not_read(trained: Path, tmp_path: Path) -> None:
+def test_evaluate_names_links_that_it_does_not_follow(trained: Path, tmp_path: Path) -> None:
     root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
     outside = write_folders(tmp_path / "outside", {"north": 1}, per_class=2)
     (root / "north" / "more").symlink_to(outside / "north" / "plain")
@@ -257,7 +259,7 @@ def test_evaluate_says_what_it_does_not_read(trained: Path, tmp_path: Path) -> N
         cli.run([*told, "east"])
 
 
-def test_label_next_can_leave_out_what_cannot_be_read(data: Path, trained: Path, tmp_path: Path) -> None:
+def test_label_next_can_skip_bad_images(data: Path, trained: Path, tmp_path: Path) -> None:
     root = tmp_path / "data"
     shutil.copytree(data, root)
     (root / "north" / "broken.png").write_bytes(b"no picture")
@@ -267,7 +269,7 @@ def test_label_next_can_leave_out_what_cannot_be_read(data: Path, trained: Path,
     assert cli.run([*told, "--skip-bad"]) == 0
 
 
-def test_images_without_light_are_told(trained: Path, tmp_path: Path) -> None:
+def test_nearly_black_images_give_a_warning(trained: Path, tmp_path: Path) -> None:
     root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
     for path in root.rglob("*.png"):
         deep = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16  # 12 bits in 16
@@ -297,7 +299,7 @@ def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Pat
     np.testing.assert_allclose(found.max(1), [float(row["confidence"]) for row in rows], atol=1e-6)
 
 
-def test_evaluate_keeps_all_numbers(
+def test_evaluate_writes_all_numbers(
     trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, out = tmp_path / "data", tmp_path / "new" / "north.json"
@@ -322,7 +324,7 @@ def test_evaluate_keeps_all_numbers(
     assert json.loads(out.read_text())["asked"]["risk"] == 0.05
 
 
-def test_what_the_confidence_rests_on_is_told(
+def test_missing_calibration_is_mentioned(
     trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use = ["predict", str(trained), str(data / "south"), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
@@ -330,18 +332,37 @@ def test_what_the_confidence_rests_on_is_told(
     count = json.loads((trained / "model.json").read_text())["trust"]["images"]
     for told in (use, measure):
         cli.run(told)
-        text = f"confidence: not calibrated: that takes 30 validation images, the training had {count}"
+        text = f"confidence: not calibrated (this needs 30 validation images, training had {count})"
         assert text in capsys.readouterr().out
 
 
-def test_the_accuracy_of_some_pseudo_labels_is_not_that_of_all(
+@pytest.mark.usefixtures("without_figures")
+def test_the_accuracy_of_pseudo_labels_names_how_many_images_it_covers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = write_folders(tmp_path / "data", {"central": 0, "north": 1}, per_class=6)
     shutil.move(root / "north" / "plain", root / "north" / "dotted")
-    with pytest.warns(UserWarning, match="north has classes that .* does not know: dotted"):
-        assert train(root, tmp_path / "run", "--epochs", "1", "--pretrain-epochs", "1") == 0
+    with pytest.warns(UserWarning, match="north has classes that are unknown in the labeled domain central: dotted"):
+        assert train(root, tmp_path / "run", *ONE_EPOCH) == 0
     assert " % of 18 of 24 images" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("% of 18 of 24 images") == 2
     assert "audited" not in (tmp_path / "run" / "diagnosis.json").read_text()
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "label-next"])
+def test_model_json_is_read_once(
+    command: str, trained: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, read = [], files.read_regular
+
+    def counted(path: Path, most: int) -> bytes:
+        opened.append(path)
+        return read(path, most)
+
+    monkeypatch.setattr(files, "read_regular", counted)
+    more = {"predict": [str(data / "south")], "evaluate": ["--domain", "north"], "label-next": ["--k", "1"]}
+    out = str(tmp_path / "out")
+    assert cli.run([command, str(trained), *more[command], "--out", out, "--device", "cpu"]) == 0
+    assert opened.count(trained / "model.json") == 1
+    assert opened.count(trained / "model.safetensors") == 1

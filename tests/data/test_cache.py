@@ -1,10 +1,11 @@
-"""The cache on disk gives what memory gives; it goes on after an interruption and mends what was damaged."""
+"""The cache on disk: the same images as in memory; an interrupted build continues, and damage is repaired."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from trees import task_of
 
 from proud.config import Options, RunConfig
 from proud.data import cache, cache_build
-from proud.data.task import assemble
-from proud.data.catalog import scan_folder
+from proud.data.cache_build import VERSION
+from proud.data.decode import PixelFormat
+from proud.data.folder import scan_folder
 from proud.data.types import Task
 from proud.errors import UserError
 from proud.methods.context import ImagePool
@@ -24,27 +27,33 @@ from proud.training.run import train
 from toy import toy_settings
 
 SIDE = 18  # of stored images, at size 16
-pytestmark = pytest.mark.filterwarnings("ignore:.*(more than one class|also learned from)")  # some are the same
+pytestmark = pytest.mark.filterwarnings("ignore:.*(more than one class|also trained on)")  # some are the same
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
+def write_data(root: Path) -> Path:
     """Three domains of 40 images, some the same, in pieces of 7."""
     random = np.random.default_rng(0)
     for domain in ("one", "two", "three"):
         for number in range(40):
-            path = tmp_path / "data" / domain / "ab"[number % 2] / f"{number:02d}.png"
+            path = root / domain / "ab"[number % 2] / f"{number:02d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             pixels = (
                 random.integers(0, 256, (20, 24, 3), dtype=np.uint8) if number % 9 else np.zeros((9, 9, 3), np.uint8)
             )
             Image.fromarray(pixels).save(path)
-    return tmp_path / "data"
+    return root
 
 
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_build, "ROWS_PER_PIECE", 7)
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_data(tmp_path / "data")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pieces() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_build, "ROWS_PER_PIECE", 7)
+        yield
 
 
 @pytest.fixture
@@ -61,9 +70,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def task_of(data: Path, disk: Path | str, **changes: Any) -> Task:
-    usual: dict[str, Any] = {"labeled": "one", "test": "three", "size": 16, "seed": 5, "skip_bad": True}
-    return assemble(scan_folder(data), **usual | changes, disk=str(disk))
+def cached_task(data: Path, disk: Path | str, **changes: Any) -> Task:
+    usual: dict[str, Any] = {"labeled": "one", "test": "three", "seed": 5, "skip_bad": True}
+    return task_of(scan_folder(data), **usual | changes, disk=str(disk))
 
 
 def same(a: Task, b: Task) -> None:
@@ -79,27 +88,27 @@ def same(a: Task, b: Task) -> None:
     assert b.report["mapped_from_cache"] is True
 
 
-def test_the_cache_gives_what_memory_gives(data: Path, tmp_path: Path, decoded: list[str]) -> None:
+def test_the_cache_gives_the_same_as_memory(data: Path, tmp_path: Path, decoded: list[str]) -> None:
     (data / "two" / "a" / "00.png").write_bytes(b"")
     (data / "two" / "b" / "03.png").write_bytes(b"no image")
     (data / "one" / "b" / "05.png").unlink()
     (data / "one" / "b" / "05.png").mkdir()  # not a file at all
-    memory = task_of(data, "none")
-    same(memory, task_of(data, tmp_path / "cache"))
+    memory = cached_task(data, "none")
+    same(memory, cached_task(data, tmp_path / "cache"))
     assert len(decoded) == 119
-    same(memory, task_of(data, tmp_path / "cache"))
+    same(memory, cached_task(data, tmp_path / "cache"))
     assert len(decoded) == 119  # once for all
     with pytest.raises(UserError, match=r"2 images cannot be used"):
-        task_of(data, tmp_path / "cache", skip_bad=False)
+        cached_task(data, tmp_path / "cache", skip_bad=False)
 
 
 def test_many_rows_are_a_mapped_file_of_their_own(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "COPIED_BYTES", 0)
-    same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
+    same(cached_task(data, "none"), cached_task(data, tmp_path / "cache"))
     assert not list((tmp_path / "cache").glob("*/.part-*"))
 
 
-def test_an_interrupted_build_goes_on(
+def test_an_interrupted_build_continues(
     data: Path, tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting = cache_build.decode
@@ -115,21 +124,23 @@ def test_an_interrupted_build_goes_on(
     for count in (10, 30, 61):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(cache_build, "decode", stop_at(count))
-            task_of(data, tmp_path / "cache")
-    same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
+            cached_task(data, tmp_path / "cache")
+    same(cached_task(data, "none"), cached_task(data, tmp_path / "cache"))
     assert len(decoded) <= 120 + 3 * 7  # at most the pieces that were under way are made again
 
 
-def test_a_changed_file_makes_a_new_cache_and_the_old_one_goes(data: Path, tmp_path: Path, decoded: list[str]) -> None:
-    task_of(data, tmp_path / "cache")
+def test_a_changed_file_makes_a_new_cache_and_removes_the_old_one(
+    data: Path, tmp_path: Path, decoded: list[str]
+) -> None:
+    cached_task(data, tmp_path / "cache")
     before = {path.name for path in (tmp_path / "cache").iterdir()}
     changed = data / "two" / "a" / "02.png"
     Image.fromarray(np.full((20, 24, 3), 9, np.uint8)).save(changed)
     decoded.clear()
-    same(task_of(data, "none"), task_of(data, tmp_path / "cache"))
+    same(cached_task(data, "none"), cached_task(data, tmp_path / "cache"))
     after = {path.name for path in (tmp_path / "cache").iterdir()}
     assert len(decoded) == 40 and len(after) == len(before) == 3 and len(after & before) == 2
-    task_of(data, tmp_path / "cache", size=32)
+    cached_task(data, tmp_path / "cache", size=32)
     assert len(list((tmp_path / "cache").iterdir())) == 6  # another side is another cache
 
 
@@ -148,24 +159,33 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
     "other hashes": (lambda home: flip(home / "hashes.u8"), 0),
     "no description": (lambda home: (home / "done.json").write_text("{}"), 0),
     "a torn description": (lambda home: (home / "done.json").write_text('{"version": 1, "count": 40, "fi'), 0),
-    "a wrong description": (lambda home: (home / "done.json").write_text('{"version": 1, "count": 40}'), 0),
+    "a wrong description": (lambda home: (home / "done.json").write_text(f'{{"version": {VERSION}, "count": 40}}'), 0),
+    "another version": (lambda home: (home / "done.json").write_text('{"version": 1, "count": 40}'), 0),
     "no steps either": (lambda home: [(home / n).write_text("[1]\n{}\n") for n in ("done.json", "steps.jsonl")], 40),
     "touched": (lambda home: os.utime(home / "images.u8"), 0),
 }
 
 
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Task, Path]:
+    """The data, their task as read into memory, and a whole cache of them."""
+    base = tmp_path_factory.mktemp("intact")
+    data = write_data(base / "data")
+    cached_task(data, base / "cache")
+    return data, cached_task(data, "none"), base / "cache"
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_found_and_only_its_piece_made_again(
-    damage: str, data: Path, tmp_path: Path, decoded: list[str]
+    damage: str, intact: tuple[Path, Task, Path], tmp_path: Path, decoded: list[str]
 ) -> None:
-    memory = task_of(data, "none")
-    task_of(data, tmp_path / "cache")
+    data, memory, whole = intact
+    shutil.copytree(whole, tmp_path / "cache")
     homes = {json.loads((home / "done.json").read_text())["made_from"]["domain"]: home
              for home in (tmp_path / "cache").iterdir()}  # fmt: skip
     harm, again = DAMAGES[damage]
     harm(homes["two"])
-    decoded.clear()
-    same(memory, task_of(data, tmp_path / "cache"))
+    same(memory, cached_task(data, tmp_path / "cache"))
     assert len(decoded) == again
 
 
@@ -180,17 +200,17 @@ def test_other_images_of_the_same_names_sizes_and_times_have_a_cache_of_their_ow
                 os.utime(path, (0, 0))
     for root in ("first", "second"):
         there, fresh = (
-            assemble(scan_folder(tmp_path / root), labeled="one", test=None, size=16, seed=1, disk=disk)
+            task_of(scan_folder(tmp_path / root), labeled="one", seed=1, disk=disk)
             for disk in (str(tmp_path / "cache"), "none")
         )
         assert torch.equal(there.training.labeled.images, fresh.training.labeled.images)
 
 
 def test_training_is_the_same_bit_for_bit(data: Path, tmp_path: Path) -> None:
-    run = RunConfig(str(data), labeled="one", test="three", model="digits", size=16)
+    run = RunConfig(data=str(data), labeled="one", test="three", model="digits", size=16)
     settings = toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8)
     for name, disk in (("memory", "none"), ("mapped", str(tmp_path / "cache"))):
-        train(run, settings, Options(str(tmp_path / name), "cpu", 1, quiet=True, cache=disk))
+        train(run, settings, Options(out=str(tmp_path / name), device="cpu", threads=1, quiet=True, cache=disk))
     files = ("records.jsonl", "model.safetensors", "pseudo_labels.csv")
     for name in files:
         assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "mapped" / name).read_bytes()
@@ -207,7 +227,7 @@ def test_few_images_stay_in_memory_and_many_go_to_the_users_cache(monkeypatch: p
 def test_a_folder_that_cannot_be_written_is_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cache in .*file cannot be written.*--cache DIR"):
-        task_of(data, tmp_path / "file")
+        cached_task(data, tmp_path / "file")
 
 
 def resident_megabytes() -> dict[str, float]:
@@ -215,18 +235,19 @@ def resident_megabytes() -> dict[str, float]:
     return {name.rstrip(":"): int(kilobytes) / 1000 for name, kilobytes, _ in lines}
 
 
-def test_batches_come_from_the_file_not_from_memory(tmp_path: Path) -> None:
-    """3,000 images; `benchmarks/large_data.py` does the same with a million."""
+def test_batches_come_from_the_file_not_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 images of 157 kB; `benchmarks/large_data.py` does the same with a million."""
+    monkeypatch.setattr(cache_build, "ROWS_PER_PIECE", 300)
     folder = tmp_path / "data" / "one" / "a"
     folder.mkdir(parents=True)
-    for number in range(3000):
+    for number in range(300):
         (folder / f"{number}.ppm").write_bytes(b"P6 4 4 255\n" + number.to_bytes(3, "big") * 16)
     catalog = scan_folder(tmp_path / "data")
-    images = cache.map_domain(catalog, catalog.domains["one"], 72, tmp_path / "cache").images
+    images = cache.map_domain(catalog, catalog.domains["one"], PixelFormat(229), tmp_path / "cache").images
     pool = ImagePool([images, images[:10]], torch.device("cpu"), resident=False)
     before = resident_megabytes()
-    for rows in torch.randperm(3000).split(100):
-        assert pool.take(rows).shape == (100, 3, 72, 72)
+    for rows in torch.randperm(300).split(10):
+        assert pool.take(rows).shape == (10, 3, 229, 229)
     after = resident_megabytes()
     assert after["RssFile"] - before["RssFile"] > 40  # of 47
     assert after["RssAnon"] - before["RssAnon"] < 10

@@ -1,266 +1,42 @@
+"""The types that say where images are."""
+
 from __future__ import annotations
 
-import shutil
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
-from PIL import Image
-from trees import three_sites, write_image, write_tree
 
-from proud.data.catalog import REPORT_MARK, nested_classes, scan_csv, scan_folder
-from proud.data.roles import assign_roles, find_domain
-from proud.data.decode import decode
+from proud.data.catalog import Catalog, DomainFiles, Entry, array_domain
+from proud.data.types import UnlabeledDomain
 from proud.errors import UserError
 
 
-def test_folders_give_domains_and_labels(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"mnist": {"0": 2, "1": 1}, "mnist_m": {"0": 1}})
-    write_image(tmp_path / "flat" / "b.PNG", 90)
-    write_image(tmp_path / "flat" / "deep" / "er" / "a.jpeg", 91)
-    catalog = scan_folder(tmp_path)
-    assert list(catalog.domains) == ["flat", "mnist", "mnist_m"]
-    assert [(entry.location, entry.label) for entry in catalog.domains["mnist"].entries] == [
-        ("mnist/0/000.png", "0"),
-        ("mnist/0/001.png", "0"),
-        ("mnist/1/000.png", "1"),
-    ]
-    assert [(entry.location, entry.label) for entry in catalog.domains["flat"].entries] == [
-        ("flat/b.PNG", None),
-        ("flat/deep/er/a.jpeg", "deep"),
-    ]
+def test_domains_of_files_and_of_arrays() -> None:
+    files = DomainFiles("north", (Entry("north/a.png", "cat", "train"), Entry("north/b.png", None)))
+    assert files.ships_split and not files.in_memory and files.unlabeled_entries == ["north/b.png"]
+    pixels = np.zeros((2, 4, 5, 3), np.uint8)
+    arrays = array_domain("arrays", pixels, ["cat", None])
+    assert arrays.in_memory and not arrays.ships_split and arrays.unlabeled_entries == ["1"]
+    assert DomainFiles("ready", (), ready=UnlabeledDomain.__new__(UnlabeledDomain)).in_memory
+    catalog = Catalog("site", Path("root"), {"north": files, "arrays": arrays})
+    assert catalog.where == "root" and Catalog("embedded", None, {}).where == "embedded"
+    assert catalog.sources(files) == [Path("root/north/a.png"), Path("root/north/b.png")]
+    assert all(np.shares_memory(found, image) for found, image in zip(catalog.sources(arrays), pixels, strict=True))
 
 
-def test_hidden_and_foreign_files_are_ignored(tmp_path: Path) -> None:
-    three_sites(tmp_path, 1)
-    for name in (".hidden.png", "notes.txt", "Thumbs.db"):
-        (tmp_path / "north" / "cat" / name).write_text("x")
-    write_image(tmp_path / "north" / ".cache" / "x.png", 1)
-    write_image(tmp_path / ".git" / "cat" / "x.png", 1)
-    catalog = scan_folder(tmp_path)
-    assert list(catalog.domains) == ["central", "north", "south"] and len(catalog.domains["north"].entries) == 2
+@pytest.mark.parametrize(("name", "label"), [("caf\udce9", "cat"), ("north", "caf\udce9")])
+def test_names_of_domains_and_classes_must_be_text(name: str, label: str) -> None:
+    DomainFiles("north", (Entry("caf\udce9.png", "cat"),))  # a file name may be any bytes
+    with pytest.raises(UserError, match="is not valid UTF-8, but it names a domain or a class"):
+        DomainFiles(name, (Entry("a.png", label),))
 
 
-def test_empty_class_folder_is_remembered(tmp_path: Path) -> None:
-    three_sites(tmp_path, 1)
-    (tmp_path / "central" / "bird").mkdir()
-    assert scan_folder(tmp_path).domains["central"].empty_classes == ("bird",)
-
-
-def test_links_that_leave_or_loop_are_not_followed(tmp_path: Path) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    outside = write_image(tmp_path / "outside" / "x.png", 70)
-    (root / "north" / "cat" / "leaves.png").symlink_to(outside)
-    (root / "north" / "away").symlink_to(outside.parent)
-    (root / "north" / "cat" / "loop").symlink_to(root / "north")
-    (root / "north" / "cat" / "self").symlink_to(root / "north" / "cat")
-    (root / "central" / "dog" / "there").symlink_to(root / "south")
-    (root / "south" / "dog" / "back").symlink_to(root / "central" / "dog")
-    (root / "north" / "dog" / "same.png").symlink_to(root / "north" / "cat" / "000.png")
-    catalog = scan_folder(root)
-    assert [entry.location for entry in catalog.domains["north"].entries] == [
-        "north/cat/000.png",
-        "north/dog/000.png",
-        "north/dog/same.png",
-    ]
-    assert {"north/away", "north/cat/leaves.png", "north/cat/loop", "north/cat/self"} <= set(catalog.ignored_links)
-    assert "central/dog/there/cat/000.png" in [entry.location for entry in catalog.domains["central"].entries]
-
-
-def test_links_that_leave_a_domain_are_told(tmp_path: Path) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    outside = write_tree(tmp_path / "outside", {"site": {"bird": 1}}) / "site"
-    (root / "central" / "bird").symlink_to(outside / "bird")
-    (root / "central" / "round").symlink_to(root / "central")
-    for number in range(7):
-        (root / "north" / "cat" / f"more{number}.png").symlink_to(outside / "bird" / "000.png")
-    for number in range(10):
-        (root / "north" / f"{number}.heic").touch()
-    (root / "east").mkdir()
-    (root / "east" / "bird").symlink_to(outside / "bird")
-    notices = scan_folder(root).notices
-    assert list(notices) == ["central", "east", "north"]
-    assert notices["central"] == "central: 1 link that leaves the folder is not followed (central/bird)"
-    assert notices["north"].startswith("north: not all files are read (not: 10 .heic; read are .bmp")
-    assert "; 7 links that leave the folder are not followed (north/cat/more0.png, " in notices["north"]
-    assert notices["north"].endswith("and 2 more)")
-    assert "east holds no images and is left out (1 link that leaves the folder" in notices["east"]
-
-
-def test_a_link_in_place_of_a_domain_is_told(tmp_path: Path) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    shutil.move(root / "south", tmp_path / "south")
-    (root / "south").symlink_to(tmp_path / "south")
-    (root / "round").symlink_to(root)
-    catalog = scan_folder(root)
-    assert catalog.notices == {"south": "south is a link that leaves the folder and is not followed"}
-    assert not catalog.domains["south"].entries and "round" not in catalog.domains
-    with pytest.raises(UserError, match=r"no domain 'south' in .*: south is a link that leaves .*: central, north$"):
-        find_domain(catalog, "south")
-    with pytest.raises(UserError, match="no domain 'round'"):
-        find_domain(catalog, "round")
-    with pytest.raises(UserError, match=r"No unlabeled domain is left.* not followed: south"):
-        assign_roles(catalog, "central", None, "north")
-
-
-@pytest.mark.parametrize("names", [("train", "val"), ("Train", "VALID", "test"), ("train", "validation")])
-def test_splits_are_not_taken_for_classes(names: tuple[str, ...], tmp_path: Path) -> None:
-    root = three_sites(tmp_path, 1)
-    write_tree(root / "east", {name: {"cat": 1, "dog": 1} for name in names})
-    (root / "east" / "notes").mkdir()
-    catalog = scan_folder(root)
-    assert "look like splits, so its images have no labels" in catalog.notices["east"]
-    refused = r"'east' look like splits and not like classes: .* CSV file with .*`split`"
-    with pytest.raises(UserError, match=refused):
-        assign_roles(catalog, "east", None, "north")
-    with pytest.raises(UserError, match=refused):
-        assign_roles(catalog, "central", None, "east")
-    unlabeled = assign_roles(catalog, "central", None, "north").unlabeled  # no classes are needed there
-    (east,) = (domain for domain in unlabeled if domain.name == "east")
-    assert len(east.entries) == 2 * len(names) and not any(entry.label for entry in east.entries)
-
-
-@pytest.mark.parametrize("more", ["east/train/b.png", "east/lorry/freight/b.png", "east/lorry/b.png"])
-def test_classes_may_be_called_train_and_test(more: str, tmp_path: Path) -> None:
-    """Vehicles, say, or test equipment."""
-    for number, place in enumerate(("east/train/a.png", "east/test/a.png", "east/train/express/a.png", more)):
-        write_image(tmp_path / place, number)
-    write_tree(tmp_path / "west", {"train": {"express": 1}})
-    domains = scan_folder(tmp_path).domains
-    assert {entry.label for entry in domains["east"].entries} == {"test", "train", more.split("/")[1]}
-    assert [entry.label for entry in domains["west"].entries] == ["train"]
-
-
-def test_missing_and_empty_roots(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="There is no folder"):
-        scan_folder(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="No images"):
-        scan_folder(tmp_path)
-    write_image(tmp_path / "loose.png", 1)
-    with pytest.raises(UserError, match="1 images directly in it"):
-        scan_folder(tmp_path)
-    outside = three_sites(tmp_path / "elsewhere")
-    (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / "north").symlink_to(outside / "north")
-    with pytest.raises(UserError, match="not followed: north"):
-        scan_folder(tmp_path / "linked")
-
-
-def table(folder: Path, text: str) -> Path:
-    path = folder / "data.csv"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def test_csv(tmp_path: Path) -> None:
-    three_sites(tmp_path, 2)
-    path = table(
-        tmp_path,
-        "\ufeffPath, domain ,label,extra\n"
-        "south/cat/000.png,b,,1\n"
-        f"{tmp_path}/south/cat/001.png,b\n"
-        "central/dog/000.png,a, dog ,2\n"
-        "central/cat/000.png,a,cat,2\n",
-    )
-    catalog = scan_csv(path)
-    assert list(catalog.domains) == ["a", "b"]
-    assert [(entry.location, entry.label) for entry in catalog.domains["a"].entries] == [
-        ("central/cat/000.png", "cat"),
-        ("central/dog/000.png", "dog"),
-    ]
-    assert [entry.label for entry in catalog.domains["b"].entries] == [None, None]
-    assert all(catalog.source(domain, e).is_file() for domain in catalog.domains.values() for e in domain.entries)
-
-
-def test_csv_split_column(tmp_path: Path) -> None:
-    three_sites(tmp_path, 2)
-    head = "path,domain,label,split\ncentral/cat/000.png,a,cat,train\n"
-    rows = scan_csv(table(tmp_path, head + "central/cat/001.png,a,cat,val\n")).domains["a"].entries
-    assert [entry.split for entry in rows] == ["train", "val"]
-    with pytest.raises(UserError, match="neither 'train' nor 'val'"):
-        scan_csv(table(tmp_path, head + "central/cat/001.png,a,cat,tset\n"))
-    with pytest.raises(UserError, match="some rows state a split"):
-        scan_csv(table(tmp_path, head + "central/cat/001.png,a,cat,\n"))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "lacks the columns path, domain, label"),
-        ("path,domain\nx.png,a\n", "lacks the column label"),
-        ("path;domain;label\nx.png;a;cat\n", "separated by commas"),
-        ("path,domain,label\n", "no rows"),
-        ("path,domain,label\n,a,cat\n", "line 2: no path"),
-        ("path,domain,label\ncentral/cat/000.png,,cat\n", "line 2: no domain"),
-        ("path,domain,label\ncentral/cat/000.png,a,cat\ncentral/cat/000.png,b,cat\n", "line 3: .* listed before"),
-        ("path,domain,label\ncentral/cat/000.png,a,cat\n./central//cat/000.png,b,cat\n", "line 3: .* listed before"),
-        ("path,domain,label\nnorth/../central/cat/000.png,a,cat\ncentral/cat/000.png,a,cat\n", "before, in line 2"),
-        ("path,domain,label\n../outside.png,a,cat\n", "outside the table's folder"),
-        ("path,domain,label\ncentral/../../outside.png,a,cat\n", "outside the table's folder"),
-        ("path,domain,label\n/etc/hostname,a,cat\n", "outside the table's folder"),
-        ("path,domain,label\nescape.png,a,cat\n", "outside the table's folder"),
-        ("path,domain,label\nsub/outside.png,a,cat\n", "outside the table's folder"),
-        ("path,domain,label\n..,a,cat\n", "no file"),
-    ],
-)
-def test_csv_problems_are_named(tmp_path: Path, text: str, message: str) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    outside = write_image(tmp_path / "outside.png", 1)
-    (root / "escape.png").symlink_to(outside)
-    (root / "sub").symlink_to(tmp_path)
-    with pytest.raises(UserError, match=message):
-        scan_csv(table(root, text))
-
-
-def test_csv_many_missing_files_give_one_error_with_the_count(tmp_path: Path) -> None:
-    rows = "".join(f"gone{number}.png,a,cat\n" for number in range(30))
-    with pytest.raises(UserError) as caught:
-        scan_csv(table(tmp_path, "path,domain,label\n" + rows))
-    text = str(caught.value)
-    assert "30 problems" in text and "gone0.png" in text and "gone9.png" not in text and "and 25 more" in text
-
-
-def test_csv_missing_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="There is no file"):
-        scan_csv(tmp_path / "none.csv")
-    (tmp_path / "binary.csv").write_bytes(b"path,domain,label\n\xff\xfe\x00,a,b\n")
-    with pytest.raises(UserError, match="UTF-8"):
-        scan_csv(tmp_path / "binary.csv")
-
-
-def test_few_files_that_are_not_read_are_told_where_images_are_few(tmp_path: Path) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    (root / "north" / "cat" / "scan.dcm").touch()
-    assert scan_folder(root).notices["north"].startswith("north: not all files are read (not: 1 .dcm; read are")
-    for number in range(60):
-        write_image(root / "north" / "cat" / f"{number}.png", number)
-    assert not scan_folder(root).notices
-
-
-@pytest.mark.parametrize("suffix", [".pgm", ".pnm", ".jfif", ".JPE"])
-def test_other_names_for_the_same_formats(suffix: str, tmp_path: Path) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    kind = "PPM" if suffix.startswith(".p") else "JPEG"
-    Image.new("L", (20, 20), 90).save(root / "north" / "cat" / f"grey{suffix}", kind)
-    catalog = scan_folder(root)
-    assert f"north/cat/grey{suffix}" in [entry.location for entry in catalog.domains["north"].entries]
-    assert decode(root / "north" / "cat" / f"grey{suffix}", 8).float().mean() == pytest.approx(90, abs=2)
-
-
-def test_the_pictures_of_a_report_are_no_domain(tmp_path: Path) -> None:
-    root = three_sites(tmp_path / "root", 1)
-    write_image(root / "report_files" / "figure.png", 1)
-    assert "report_files" in scan_folder(root).domains
-    (root / "report_files" / REPORT_MARK).write_text("{}")
-    catalog = scan_folder(root)
-    assert "report_files" not in catalog.domains
-    assert catalog.notices == {"report_files": "report_files holds the pictures of a report and is left out"}
-
-
-def test_a_level_above_the_classes_is_told(tmp_path: Path) -> None:
-    root = write_tree(tmp_path / "root", {"central": {"2021/cat": 1, "2021/dog": 1, "2022/cat": 1, "2022/dog": 1}})
-    write_tree(root, {"north": {"cat": 1}})
-    with pytest.warns(UserWarning, match="2021, 2022 of central are taken for its classes, .* same folders: cat, dog"):
-        roles = assign_roles(scan_folder(root), "central", None, None)
-    assert roles.classes == ("2021", "2022")
-    write_image(root / "central" / "2021" / "here.png", 5)
-    assert not nested_classes(scan_folder(root).domains["central"])
+def test_a_catalog_warns_once_about_each_thing() -> None:
+    catalog = Catalog("site", None, {})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for text, *key in (("dark", "dark", "north"), ("dark", "dark", "south"), ("again", "dark", "north"), ("", "x")):
+            catalog.warn_once(text, *key)
+    assert [str(warning.message) for warning in caught] == ["dark", "dark"]

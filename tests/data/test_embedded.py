@@ -1,9 +1,14 @@
+"""The built-in data set."""
+
 from __future__ import annotations
 
 import itertools
 
 import numpy as np
+import pytest
+from trees import task_of
 
+from proud.data import embedded
 from proud.data.embedded import CLASSES, DOMAINS, PRINT_FACES, STREET_FACES, contact_sheet, load_embedded
 
 
@@ -15,12 +20,11 @@ def test_shapes_and_balance() -> None:
         assert np.bincount(labels, minlength=CLASSES).tolist() == [40] * CLASSES
 
 
-def test_made_twice_is_made_the_same() -> None:
-    first = load_embedded()
-    load_embedded.cache_clear()
-    second = load_embedded()
+def test_made_twice_is_made_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "PER_CLASS", 4)
+    first, second = (load_embedded.__wrapped__() for _ in range(2))
     for name in DOMAINS:
-        assert first[name][0] is not second[name][0]
+        assert first[name][0].shape == (40, 32, 32, 3) and first[name][0] is not second[name][0]
         assert np.array_equal(first[name][0], second[name][0])
 
 
@@ -31,9 +35,7 @@ def test_no_image_twice_and_no_font_in_two_domains() -> None:
 
 
 def test_pen_and_texture_share_no_handwriting() -> None:
-    from proud.data.embedded import _handwritten
-
-    pen, texture = _handwritten()
+    pen, texture = embedded._handwritten()
     assert not {digit.tobytes() for digit in pen} & {digit.tobytes() for digit in texture}
 
 
@@ -51,3 +53,10 @@ def test_domains_look_different_and_digits_stand_out() -> None:
 
 def test_contact_sheet() -> None:
     assert contact_sheet(columns=20).size == (20 * 32, 4 * 32)
+
+
+def test_task() -> None:
+    task = task_of(embedded.embedded_catalog(), labeled="pen", test="street", size=32)
+    assert len(task.training.labeled) == 360 and task.training.labeled.images.shape[-1] == 36
+    assert [domain.name for domain in task.training.unlabeled] == ["texture", "print"]
+    assert task.training.classes == tuple("0123456789")

@@ -1,4 +1,4 @@
-"""No hidden label can shape what a method gets."""
+"""No hidden label can influence what a method gets."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from trees import three_sites, write_image
+from trees import task_of, three_sites, write_image, write_tree
 
-from proud.data.task import assemble
-from proud.data.catalog import Catalog, scan_folder
+from proud.data.catalog import Catalog
+from proud.data.folder import scan_folder
 from proud.data.types import Audit, EvaluationData, TrainingData, UnlabeledDomain
 
 
 def training_data(root: Path, held_out: float | None = None) -> TrainingData:
     found = scan_folder(root)
     catalog = Catalog(found.name, found.root, found.domains, held_out=held_out)
-    return assemble(catalog, labeled="central", test="south", size=16, seed=3).training
+    return task_of(catalog, labeled="central", test="south", seed=3).training
 
 
 def parts(value: Any) -> Iterator[Any]:
@@ -78,8 +78,9 @@ def rename_classes(site: Path) -> None:
 def test_moving_and_renaming_leaves_training_data_identical(
     tmp_path: Path, change: Callable[[Path], None], held_out: float | None
 ) -> None:
-    site = three_sites(tmp_path) / "north"
-    for number in range(3):  # the same picture under two classes
+    counts = {"central": 3, "north": 10, "south": 1}
+    site = write_tree(tmp_path, {name: {"cat": count, "dog": count} for name, count in counts.items()}) / "north"
+    for number in range(3):  # the same image under two classes
         (site / "dog" / f"twin{number}.png").write_bytes((site / "cat" / f"{number:03d}.png").read_bytes())
     before = training_data(tmp_path, held_out)
     change(site)
@@ -89,13 +90,13 @@ def test_moving_and_renaming_leaves_training_data_identical(
 
 
 def test_other_domains_do_not_matter_either(tmp_path: Path) -> None:
-    before = training_data(three_sites(tmp_path))
+    before = training_data(three_sites(tmp_path, 4))
     write_image(tmp_path / "south" / "cat" / "more.png", 500)
     assert flat(before) == flat(training_data(tmp_path))
 
 
 def test_nothing_in_training_data_reaches_a_hidden_label(tmp_path: Path) -> None:
-    data = training_data(three_sites(tmp_path))
+    data = training_data(three_sites(tmp_path, 4))
     assert not [part for part in parts(data) if isinstance(part, Audit | EvaluationData | Path)]
     integer_tensors = [part for part in parts(data) if isinstance(part, torch.Tensor) and part.dtype != torch.uint8]
     assert len(integer_tensors) == 1 and integer_tensors[0] is data.labeled.labels
@@ -104,6 +105,6 @@ def test_nothing_in_training_data_reaches_a_hidden_label(tmp_path: Path) -> None
         assert not [word for word in words if any(name in word for name in ("cat", "dog", "/", ".png"))]
 
 
-def test_types_have_no_field_for_it() -> None:
+def test_types_have_no_field_for_hidden_labels() -> None:
     assert [field.name for field in dataclasses.fields(TrainingData)] == ["classes", "labeled", "unlabeled"]
     assert [field.name for field in dataclasses.fields(UnlabeledDomain)] == ["name", "images", "ids", "known"]

@@ -49,7 +49,7 @@ def one_run(name: str, folder: Path, group: Group = ALONE, double: bool = True, 
     with pytest.MonkeyPatch.context() as patch:
         if double:
             compute_in_double(patch)
-        train(run, toy_settings(method, **settings), options, task=task, group=group, **more)
+        train(run, toy_settings(method, **settings), options, data=task, group=group, **more)
 
 
 def compute_in_double(patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def refused(group: Group, method: str, batch_size: int, folder: Path) -> str:
     try:
         task = task_of(16, per_class=2)
         options = Options(out=str(folder / "refused"), threads=1, device="cpu", quiet=True)
-        train(toy_run(method, task), toy_settings(method, batch_size=batch_size), options, task=task, group=group)
+        train(toy_run(method, task), toy_settings(method, batch_size=batch_size), options, data=task, group=group)
     except UserError as error:
         return str(error)
     except SystemExit:

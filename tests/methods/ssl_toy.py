@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proud import ops
 from proud.data.types import LabeledDomain, TrainingData, UnlabeledDomain
 from proud.methods import method_class, method_config
 from proud.methods.base import Method, Stage
@@ -51,7 +49,7 @@ def make(name: str, context: Context | None = None, **settings: Any) -> Method:
 
 
 def epoch(method: Method, stage: Stage, number: int, steps: int | None = None) -> list[dict[str, Tensor]]:
-    """What the loop does in an epoch; returns every step's losses."""
+    """What the loop does in an epoch, or in its first steps; returns every step's losses."""
     random = Randomness(method.context.seed, method.context.device)
     random.begin_epoch(stage.name, number)
     method.begin_epoch(stage, number, random)
@@ -60,21 +58,22 @@ def epoch(method: Method, stage: Stage, number: int, steps: int | None = None) -
         for name, population in stage.pools.items()
     }
     wanted = method.draws(stage)
-    return [
-        method.step(stage, {name: chosen[step] for name, chosen in rows.items()}, random.draws(wanted))
-        for step in range(stage.steps if steps is None else steps)
-    ]
+    batches = [{name: chosen[step] for name, chosen in rows.items()} for step in range(stage.steps)][:steps]
+    return [method.step(stage, batch, random.draws(wanted), method.losses) for batch in batches]
 
 
 def train(method: Method) -> list[dict[str, Tensor]]:
     return [
-        losses for stage in method.stages() for number in range(stage.epochs) for losses in epoch(method, stage, number)
+        losses
+        for stage in method.stage_list()
+        for number in range(stage.epochs)
+        for losses in epoch(method, stage, number)
     ]
 
 
 def main_batch(method: Method) -> tuple[Stage, dict[str, Tensor], Draws]:
     """A batch of the main stage with its draws, at the start of the stage."""
-    stage = method.stages()[1]
+    stage = method.stage_list()[1]
     random = Randomness(method.context.seed, method.context.device)
     random.begin_epoch(stage.name, 0)
     method.begin_epoch(stage, 0, random)
@@ -82,19 +81,5 @@ def main_batch(method: Method) -> tuple[Stage, dict[str, Tensor], Draws]:
     return stage, rows, random.draws(method.draws(stage))
 
 
-def state(method: Method) -> dict[str, Tensor]:
-    return copy.deepcopy(method.state_dict())
-
-
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
-
-
-def accuracy(method: Method, seed: int, n: int = 60) -> float:
-    images, labels = domain(seed, n)
-    spec = method.context.spec
-    net = method.network().eval()
-    with torch.no_grad():
-        logits = net(ops.evaluation_view(images, spec.size, spec.mean, spec.std))[1]
-    net.train()
-    return (logits.argmax(1) == labels).float().mean().item()

@@ -64,7 +64,7 @@ def index_without_values(labels: torch.Tensor, classes: int) -> ops.ClassIndex:
 
 def kinds(method: Method) -> list[Stage]:
     """One stage of each kind: EID's rounds repeat theirs."""
-    return list({stage.name.partition("-")[0]: stage for stage in method.stages()}.values())
+    return list({stage.name.partition("-")[0]: stage for stage in method.stage_list()}.values())
 
 
 def inputs(method: Method, stage: Stage) -> tuple[dict[str, torch.Tensor], Draws]:
@@ -86,7 +86,7 @@ def test_a_step_never_waits_for_the_device(name: str, model: str, monkeypatch: p
     for stage in kinds(method):
         rows, draws = inputs(method, stage)
         with Watch():
-            losses = method.step(stage, rows, draws)
+            losses = method.step(stage, rows, draws, method.losses)
         assert all(value.device == NOWHERE and value.numel() == 1 for value in losses.values())
 
 

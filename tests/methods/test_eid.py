@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from toy_context import accuracy, same_weights, toy_context, toy_method, train
+from toy_context import same_weights, toy_context, toy_method, train
 
 from proud import ops
 from proud.methods.coteaching import clean_first, information_maximization, remember_count, smallest
-from proud.methods.eid import place_of
+from proud.methods.eid import phase_of
 from proud.methods.mcd import discrepancy, update
-from proud.methods.mixstyle import mix_style
+from proud.methods.mixstyle import LAYERS, MixStyle, mix_style
 from proud.nets.models import Net, build_net, model_spec
 from proud.randomness import Randomness
 
@@ -83,9 +83,7 @@ def test_mix_style_blends_statistics_and_keeps_content() -> None:
 
 
 @pytest.mark.parametrize("name", ["digits", "resnet18.tv_in1k"])
-def test_mix_style_acts_only_while_told_to(name: str) -> None:
-    from proud.methods.mixstyle import LAYERS, MixStyle
-
+def test_mix_style_acts_only_while_it_has_a_draw(name: str) -> None:
     plain, mixed = (build_net(model_spec(name, 3, 64), seed=1).eval() for _ in range(2))
     style = MixStyle(mixed.backbone)
     x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -174,27 +172,27 @@ def test_each_domain_is_labeled_by_its_own_model_and_cleaned_by_both_networks() 
             return net(x)[1]
 
     for t in range(2):
-        rows = method.rows_of(t)
+        rows = context.unlabeled.rows_of(t)
         order, labels, count = clean_first(logits(method.net, t), logits(method.second, t), 0.4)
-        assert kept["clean_count"][t] == count and labels[order[:count]].unique().numel() > 1
-        assert torch.equal(kept["clean_rows"][rows][:count], rows.start + order[:count])
-        assert torch.equal(kept["clean_labels"][rows][:count], labels[order[:count]])
-    method.begin_epoch(method.stages()[-1], 0, Randomness(0, context.device))
+        assert kept.clean_count[t] == count and labels[order[:count]].unique().numel() > 1
+        assert torch.equal(kept.clean_rows[rows][:count], rows.start + order[:count])
+        assert torch.equal(kept.clean_labels[rows][:count], labels[order[:count]])
+    method.begin_epoch(method.stage_list()[-1], 0, Randomness(0, context.device))
     for t, adapter in enumerate(method.adapters):
-        assert torch.equal(kept["labels"][method.rows_of(t)], logits(adapter.net, t).argmax(1))
+        assert torch.equal(kept.labels[context.unlabeled.rows_of(t)], logits(adapter.net, t).argmax(1))
 
 
 @pytest.mark.parametrize("domains", [1, 2, 5])
 def test_rounds_share_the_main_phase(domains: int) -> None:
     context = toy_context(domains)
     method = toy_method("eid", context, epochs=19, pretrain_epochs=2)
-    pretraining, *stages = method.stages()
+    pretraining, *stages = method.stage_list()
     assert (pretraining.name, pretraining.epochs, pretraining.pools) == ("pretrain", 2, {"labeled": 48})
     assert len({stage.name for stage in stages}) == len(stages) == 3 * (domains + 1)
-    rounds = [[s for s in stages if place_of(s).round == number] for number in (1, 2, 3)]
+    rounds = [[s for s in stages if phase_of(s).round == number] for number in (1, 2, 3)]
     assert sum(round_[0].epochs + round_[-1].epochs for round_ in rounds) == 19
     for round_ in rounds:
-        assert [place_of(s).domain for s in round_] == [*range(domains), None]
+        assert [phase_of(s).domain for s in round_] == [*range(domains), None]
         assert [s.pools["domain"] for s in round_[:-1]] == context.unlabeled.sizes
 
 
@@ -206,8 +204,8 @@ def test_all_networks_start_from_source_only_training() -> None:
     for a, b in zip(method.net.parameters(), erm.net.parameters(), strict=True):
         torch.testing.assert_close(a, b)
     assert history[-1]["second"] < history[0]["second"]
-    assert not method.pseudo_labels()
-    stages = method.stages()
+    assert not method.describe().pseudo_labels
+    stages = method.stage_list()
     for stage in stages[1:3]:
         method.begin_epoch(stage, 0, Randomness(0, method.context.device))
     x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -223,9 +221,9 @@ def test_the_intermediate_domain_is_the_labeled_one_and_the_clean_samples() -> N
     method = toy_method("eid")
     context, kept = method.context, method.kept
     start = context.unlabeled.starts[1]
-    kept["clean_rows"][start : start + 2] = torch.tensor([start + 7, start + 3])
-    kept["clean_labels"][start : start + 2] = torch.tensor([2, 1])
-    kept["clean_count"][1] = 2
+    kept.clean_rows[start : start + 2] = torch.tensor([start + 7, start + 3])
+    kept.clean_labels[start : start + 2] = torch.tensor([2, 1])
+    kept.clean_count[1] = 2
     uniform = (torch.arange(50) + 0.5) / 50  # every one of 48 + 2 once
     images, labels = method.intermediate(1, uniform)
     assert torch.equal(images[:48], context.labeled.take(torch.arange(48)))
@@ -236,7 +234,7 @@ def test_the_intermediate_domain_is_the_labeled_one_and_the_clean_samples() -> N
 
 def test_each_network_learns_what_the_other_finds_easy() -> None:
     method = toy_method("eid", epochs=3, pretrain_epochs=0, mixstyle_p=0.0)
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     random = Randomness(0, method.context.device)
     method.begin_epoch(stage, 0, random)
     method.remembered.fill_(5)
@@ -244,10 +242,10 @@ def test_each_network_learns_what_the_other_finds_easy() -> None:
     found = method.losses(stage, rows, draws)
     context = method.context
     views = [
-        method.view(pool.take(rows[name]), draws["augment"][i])
+        method.views.simple(pool.take(rows[name]), draws["augment"][i])
         for i, (name, pool) in enumerate([("labeled", context.labeled), ("unlabeled", context.unlabeled)])
     ]
-    labels = method.kept["labels"][rows["unlabeled"]]
+    labels = method.kept.labels[rows["unlabeled"]]
     logits = [net(views[1])[1] for net in (method.net, method.second)]
     losses = [torch.nn.functional.cross_entropy(l, labels, reduction="none").detach().numpy() for l in logits]
     expected = losses[0][np.argsort(losses[1])[:5]].mean() + losses[1][np.argsort(losses[0])[:5]].mean()
@@ -263,33 +261,24 @@ def test_each_network_learns_what_the_other_finds_easy() -> None:
 def test_later_rounds_learn_more_slowly() -> None:
     method = toy_method("eid", epochs=3, pretrain_epochs=0, lr=0.09)
     rates = []
-    for stage in method.stages():
+    for stage in method.stage_list():
         method.set_learning_rate(stage, 0)
         rates.append(method.optimizer.param_groups[0]["lr"])
     np.testing.assert_allclose(rates[::3], [0.09, 0.09, 0.0225, 0.01])  # pretraining, and the three `teach`
 
 
-def test_seeded_training_is_identical() -> None:
-    one, two = toy_method("eid"), toy_method("eid")
-    history = train(one)
-    train(two)
+def test_resumes_identically_in_every_kind_of_stage() -> None:
+    """One run is trained without a stop, the other is moved to a new object after each of these epochs."""
+    whole, part = toy_method("eid", toy_context(count=24), epochs=5), toy_method("eid", toy_context(count=24), epochs=5)
+    history = train(whole)
     assert all(torch.isfinite(value) for record in history for name, value in record.items() if name != "stage")
-    assert same_weights(one, two)
-
-
-@pytest.mark.parametrize("at", [("pretrain", 0), ("adapt-1-1", 0), ("adapt-2-1", 0), ("teach-2", 0), ("adapt-3-2", 0)])
-def test_resumes_identically(at: tuple[str, int]) -> None:
-    whole, first, second = (toy_method("eid", epochs=5) for _ in range(3))
-    train(whole)
-    train(first, until=at)
-    second.load_state_dict({name: value.clone() for name, value in first.state_dict().items()})
-    train(second, after=at)
-    assert same_weights(whole, second)
-    for name, found in whole.pseudo_labels().items():
-        assert torch.equal(found.labels, second.pseudo_labels()[name].labels)
-
-
-def test_learns_the_toy() -> None:
-    method = toy_method("eid", toy_context(count=72), epochs=9, pretrain_epochs=6)
-    train(method)
-    assert accuracy(method) > 0.95
+    before = None
+    for at in (("pretrain", 0), ("adapt-1-1", 0), ("adapt-2-1", 0), ("teach-2", 0), ("adapt-3-2", 0), None):
+        train(part, after=before, until=at)
+        resumed = toy_method("eid", toy_context(count=24), epochs=5)
+        resumed.load_state_dict({name: value.clone() for name, value in part.state_dict().items()})
+        part, before = resumed, at
+    assert same_weights(whole, part)
+    labels = part.describe().pseudo_labels
+    for name, found in whole.describe().pseudo_labels.items():
+        assert torch.equal(found.labels, labels[name].labels)

@@ -34,19 +34,19 @@ def test_masked_cross_entropy_divides_by_all_images() -> None:
 def test_the_loss_of_a_step(noisemix: bool) -> None:
     method = make("fixmatch", noisemix=noisemix, confidence=0.6)
     assert isinstance(method, FixMatch)
-    epoch(method, method.stages()[1], 0)
+    epoch(method, method.stage_list()[1], 0)
     (stage, rows, draws), context = main_batch(method), method.context
     found = method.losses(stage, rows, draws)
     labels, images = context.labels[rows["labeled"]], context.unlabeled.take(rows["unlabeled"])
     with torch.no_grad():
-        labeled = method.view(context.labeled.take(rows["labeled"]), draws["augment"][0])
-        weak, strong = (method.shifted(images, uniform) for uniform in draws["augment"][1:])
+        labeled = method.views.simple(context.labeled.take(rows["labeled"]), draws["augment"][0])
+        weak, strong = (method.views.shifted(images, uniform) for uniform in draws["augment"][1:])
         weak, strong = (
             ops.normalize(x, context.mean, context.std) for x in (weak, rand_augment(strong, draws["strong"]))
         )
         supervised, strongs = [labeled], [strong]
         if noisemix:
-            copies = method.noise_copy(torch.cat([labeled, weak]), draws)
+            copies = method.views.noise_copies(torch.cat([labeled, weak]), draws)
             supervised.append(copies[: len(labeled)])
             strongs.append(copies[len(labeled) :])
         q = method.net(weak)[1].softmax(1)
@@ -91,7 +91,7 @@ def test_the_weak_view_is_a_translation_and_perhaps_a_flip(flip: bool) -> None:
     assert isinstance(method, FixMatch)
     images = method.context.unlabeled.take(torch.arange(8))
     uniform = torch.rand(8, 9, generator=torch.Generator().manual_seed(0))
-    got = method.shifted(images, uniform)
+    got = method.views.shifted(images, uniform)
     draw = ops.augment_draw(uniform, 2, flip_p=0.5 if flip else 0.0)
     assert bool(draw.flip.any()) == flip
     for n in range(8):

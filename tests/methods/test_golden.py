@@ -1,26 +1,58 @@
-"""ProUD still learns the way it did: its losses on a fixed task, to four digits."""
+"""Runs still learn the way they did: their losses to four digits and, on a machine of the same kind, every bit."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from golden import PATH, curve
+from golden import PATH, RUNS, train_bench, train_one
+from proud.machine import Stopped
+from proud.training import loop
+
+GOLDEN: dict[str, dict[str, Any]] = json.loads(PATH.read_text())
 
 
-def numbers(value: Any, name: str = "") -> dict[str, float]:
-    if isinstance(value, dict):
-        return {key: number for part in value for key, number in numbers(value[part], f"{name}/{part}").items()}
-    return {name: value}
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("golden")
+    return {method: train_one(method, folder / method) for method in RUNS} | train_bench(folder)
 
 
-def test_the_loss_curve_is_the_golden_one() -> None:
-    golden, now = json.loads(PATH.read_text()), curve()
-    assert len(golden) == len(now)
-    for expected, found in zip(golden, now, strict=True):
-        assert numbers(found) == {
-            key: value if isinstance(value, str) else pytest.approx(value, rel=1e-4)
-            for key, value in numbers(expected).items()
-        }
+def test_every_run_is_kept(found: dict[str, dict[str, Any]]) -> None:
+    assert found.keys() == GOLDEN.keys()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_run_is_the_golden_one(name: str, found: dict[str, dict[str, Any]]) -> None:
+    golden, now = GOLDEN[name], found[name]
+    assert flat(now["epochs"]) == {
+        key: value if isinstance(value, str) else pytest.approx(value, rel=1e-4)
+        for key, value in flat(golden["epochs"]).items()
+    }
+    if now["machine"] == golden["machine"]:  # others round differently
+        assert now["exact"] == golden["exact"]
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(
+    found: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+
+    def stop(now: loop.Progress) -> None:
+        if (now.stage, now.epoch, now.step) == ("main", 2, 1):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train_one("proud-plus", tmp_path, watch=stop)
+    assert train_one("proud-plus", tmp_path, resume=True) == found["proud-plus"]
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Every number and string of nested dicts and lists under its path."""
+    if not isinstance(value, dict | list):
+        return {name: value}
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return {key: inner for part, item in items for key, inner in flat(item, f"{name}/{part}").items()}

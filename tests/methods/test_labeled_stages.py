@@ -1,31 +1,70 @@
-"""First stages that draw from the labeled domain alone depend on nothing else: a bench runs them once."""
+"""First stages that draw from the labeled domain alone depend on what they declare and nothing else: a bench runs them
+once for all runs that agree in it."""
 
 from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from toy_context import same_weights, toy_context, toy_method, train
 
-from proud.methods import METHODS, method_class
+from proud.config import check_value, unwrap
+from proud.errors import UserError
+from proud.methods import METHODS, method_class, method_config
+from proud.methods.base import Method, Sizes
+
+DECLARING = [
+    name for name in METHODS if method_class(name).stages(method_config(name), Sizes(1, (1,)))[0].settings is not None
+]
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+def pretrained(name: str, *context: Any, **settings: Any) -> Method:
+    method = toy_method(name, *context, **settings)
+    train(method, until=("pretrain", 0))
+    return method
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_unlabeled_images_their_number_and_later_stages_have_no_effect(name: str) -> None:
-    one, two = toy_method(name, toy_context(1)), toy_method(name, toy_context(3), epochs=4)
-    assert set(one.stages()[0].pools) == {"labeled"} and one.stages()[1:] != two.stages()[1:]
-    for method in (one, two):
-        train(method, until=("pretrain", 0))
-    assert same_weights(one, two) or method_class(name).LOOKS_AHEAD
+    one, two = pretrained(name, toy_context(1)), pretrained(name, toy_context(3), epochs=4)
+    first, *later = one.stage_list()
+    assert set(first.pools) == {"labeled"} and later != two.stage_list()[1:]
+    assert same_weights(one, two) or first.sees_ahead
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if method_class(name).MAIN_ONLY])
-def test_settings_of_the_main_stage_have_no_effect(name: str) -> None:
-    changed = {"views": 2, "tau_uncertainty": 1.0, "tau_ratio": 1.0, "threshold": 0.1, "alpha": 0.1, "mixup": 1.0}
-    changed |= {"udmix": False, "joint_forward": False, "dapp_bn": "running", "pml_views": "all", "center": False}
-    changed |= {"spread": 1.0, "classifier": 0.0, "balance": 0.0, "pml_tau": 1.0, "labeled_weight": 0.0}
-    changed |= {"ema_epochs": 0.0} | ({} if name.endswith("no-pml") else {"pml": False})
-    assert set(method_class(name).MAIN_ONLY) <= set(changed) | {"pml"}
-    here = {key: value for key, value in changed.items() if key in method_class(name).MAIN_ONLY}
-    one, two = toy_method(name), toy_method(name, **here)
-    for method in (one, two):
-        train(method, until=("pretrain", 0))
-    assert same_weights(one, two)
+@pytest.mark.parametrize("name", DECLARING)
+def test_settings_that_pretraining_does_not_declare_have_no_effect(name: str) -> None:
+    one = toy_method(name)
+    hints, settings = get_type_hints(type(one.config), include_extras=True), asdict(one.config)
+    declared = one.stage_list()[0].settings
+    assert declared is not None and declared <= settings.keys()
+    free = settings.keys() - declared - METHODS[name][1].keys()
+    two = pretrained(name, **{key: another(key, settings[key], hints[key]) for key in free})
+    assert free and all(getattr(two.config, key) != settings[key] for key in free)
+    assert same_weights(pretrained(name), two)
+
+
+def test_settings_that_pretraining_declares_may_have_an_effect() -> None:
+    """So that the test above can fail."""
+    assert "warp" in (toy_method("proud-plus").stage_list()[0].settings or ())
+    assert not same_weights(pretrained("proud-plus"), pretrained("proud-plus", warp=0.1))
+
+
+def another(name: str, value: Any, hint: Any) -> Any:
+    """Another valid value of a setting."""
+    kind, _ = unwrap(hint)
+    if get_origin(kind) is Literal:
+        candidates = list(get_args(kind))
+    elif kind is bool:
+        candidates = [not value]
+    else:
+        candidates = [kind(value / 2), value + 1]
+    for candidate in candidates:
+        try:
+            check_value(name, candidate, hint)
+        except UserError:
+            continue
+        if candidate != value:
+            return candidate
+    raise AssertionError(f"no other value for {name}")

@@ -36,7 +36,9 @@ def test_the_guess_is_the_sharpened_mean_over_the_views() -> None:
     (_, rows, draws), context, batch = main_batch(method), method.context, method.config.batch_size
     with torch.no_grad():
         x, targets = method.guessed(rows, draws)
-        views = [method.view(context.unlabeled.take(rows["unlabeled"]), draws["augment"][1 + k]) for k in range(2)]
+        views = [
+            method.views.simple(context.unlabeled.take(rows["unlabeled"]), draws["augment"][1 + k]) for k in range(2)
+        ]
         guess = sharpened(sum(softmax(method.net(view)[1]) for view in views) / 2)
     assert x.shape[0] == targets.shape[0] == 3 * batch
     torch.testing.assert_close(x[batch:], torch.cat(views))
@@ -50,9 +52,9 @@ def test_the_loss_of_a_step(noisemix: bool) -> None:
     """Everything after the guess, sample by sample in float64."""
     method = make("mixmatch", noisemix=noisemix, rampup_steps=20)
     assert isinstance(method, MixMatch)
-    epoch(method, method.stages()[1], 0)
+    epoch(method, method.stage_list()[1], 0)
     stage, rows, draws = main_batch(method)
-    method.steps.fill_(5)
+    method.average.steps.fill_(5)
     found = method.losses(stage, rows, draws)
     with torch.no_grad():
         x, targets = method.guessed(rows, draws)
@@ -80,8 +82,8 @@ def test_the_weight_rises_linearly_and_stops() -> None:
     method = make("mixmatch")
     assert isinstance(method, MixMatch)
     for step, expected in ((0, 0.0), (8192, 0.5), (16384, 1.0), (99999, 1.0)):
-        method.steps.fill_(step)
-        assert method.ramp(method.config.rampup_steps).item() == pytest.approx(expected)
+        method.average.steps.fill_(step)
+        assert method.average.ramp(method.config.rampup_steps).item() == pytest.approx(expected)
 
 
 def test_the_guess_gets_no_gradient() -> None:

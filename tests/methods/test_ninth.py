@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from proud.cli.main import train_arguments
+from proud.cli.arguments import parse_train
 from proud.config import Options
 from proud.methods import METHODS, method_class
 from proud.methods.base import MethodConfig
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 
 @pytest.fixture
 def ninth(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The page's file, imported under its name, and the page's line in the table."""
+    """The page's file, imported under its name, and the page's line in METHODS."""
     text = PAGE.read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(# src/proud/methods/entropy\.py\n.*?)```", text, re.DOTALL)
     (line,) = re.findall(r'^    ("entropy": \(.*\)),$', text, re.MULTILINE)
@@ -36,17 +36,17 @@ def ninth(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_example_trains_and_learns(ninth: str, tmp_path: Path) -> None:
-    task = toy_task()
-    options = Options(out=str(tmp_path / "run"), threads=1, quiet=True, device="cpu")
-    settings = toy_settings(ninth, pretrain_epochs=6, epochs=5, lr=0.01, batch_size=16)
-    result = train(toy_run(ninth, task), settings, options, task=task)
+    task = toy_task(unlabeled=1, per_class=8, test=1)
+    options = Options(out=str(tmp_path / "run"), threads=1, quiet=True, device="cpu", eval_every=100)
+    settings = toy_settings(ninth, pretrain_epochs=8, epochs=5, lr=0.01, batch_size=8)
+    result = train(toy_run(ninth, task), settings, options, data=task)
     assert result["test_accuracy"] > 0.95
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
 def test_the_example_has_flags(ninth: str) -> None:
-    _, settings, _ = train_arguments(["--method", ninth, "--labeled", "pen", "--entropy-weight", "0.5"])
-    assert settings.entropy_weight == 0.5
+    found = parse_train(["--method", ninth, "--labeled", "pen", "--entropy-weight", "0.5"])
+    assert found.settings.entropy_weight == 0.5
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if not name.startswith("proud")])

@@ -26,7 +26,7 @@ def build(name: str, model: str = "digits", **settings: Any) -> tuple[Any, Rando
     context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=1, precision="fp32")
     method = method_class(name)(method_config(name, batch_size=8, flip=False, **settings), context)
     random = Randomness(1, context.device)
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     random.begin_epoch(stage.name, 0)
     method.begin_epoch(stage, 0, random)
     return method, random
@@ -65,7 +65,7 @@ def test_pseudo_labels_are_those_of_the_reference(keep: bool, monkeypatch: pytes
 @pytest.mark.parametrize("across", [True, False])
 def test_domains_are_mixed_as_in_equations_6_and_7(udmix: bool, across: bool) -> None:
     method, random = build("proud", udmix=udmix)
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     draws = random.draws(method.draws(stage)) | {"pairing": torch.tensor([0.2 if across else 0.9])}
     rows = torch.arange(8)
     method.uncertainty[rows] = torch.linspace(0, 2, 8)  # on both sides of the threshold
@@ -87,13 +87,13 @@ def test_partners_have_the_pseudo_label(monkeypatch: pytest.MonkeyPatch) -> None
     take = method.context.labeled.take
     monkeypatch.setattr(method.context.labeled, "take", lambda rows: taken.append(rows) or take(rows))
     rows = torch.arange(8)
-    method.matched_views(rows, method.labels[rows], random.draws(method.draws(method.stages()[-1])))
+    method.matched_views(rows, method.labels[rows], random.draws(method.draws(method.stage_list()[-1])))
     assert torch.equal(method.context.labels[taken[0]], method.labels[rows])
 
 
 def test_the_loss_is_cross_entropy_plus_alpha_times_merging() -> None:
     method, random = build("proud", alpha=0.7)
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
     torch.testing.assert_close(losses["loss"], losses["ce"] + 0.7 * losses["pml"])
 
@@ -101,7 +101,7 @@ def test_the_loss_is_cross_entropy_plus_alpha_times_merging() -> None:
 @pytest.mark.parametrize("views", ["originals", "either", "all"])
 def test_views_of_the_merging_loss(views: str) -> None:
     method, random = build("proud", pml_views=views)
-    draws = random.draws(method.draws(method.stages()[-1]))
+    draws = random.draws(method.draws(method.stage_list()[-1]))
     originals, copies = torch.zeros(4, 3, 2, 2), torch.ones(4, 3, 2, 2)
     low, high = (method.merging_views(originals, copies, draws | {"pml_view": torch.tensor([u])}) for u in (0.1, 0.9))
     wanted = {"originals": (originals, originals), "either": (originals, copies)}
@@ -168,7 +168,7 @@ def test_plus_with_an_even_class_mix_makes_up_for_what_it_learns_from() -> None:
 @pytest.mark.parametrize(("class_mix", "wanted"), [("labeled", False), ("even", True)])
 def test_plus_every_cross_entropy_sees_the_class_mix(class_mix: str, wanted: bool) -> None:
     method, random = build("proud-plus", class_mix=class_mix)
-    for stage in method.stages():
+    for stage in method.stage_list():
         rows = {name: torch.arange(8) for name in stage.pools}
         draws = random.draws(method.draws(stage))
         before = method.losses(stage, rows, draws)
@@ -180,7 +180,7 @@ def test_plus_every_cross_entropy_sees_the_class_mix(class_mix: str, wanted: boo
 
 def test_plus_without_merging_still_learns_labeled_images_as_they_are() -> None:
     method, random = build("proud-plus", pml=False, labeled_weight=2.0)
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
     torch.testing.assert_close(losses["loss"], losses["ce"] + 2 * losses["labeled"])
     assert "pml" not in losses
@@ -216,7 +216,7 @@ def test_pairs_are_shown_as_they_are_mixed() -> None:
 def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     method, _ = build("proud-plus")
     assert method.labeler() is method.network() is method.average
-    main = method.stages()[-1]
+    main = method.stage_list()[-1]
     assert method.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
     short, _ = build("proud-plus", epochs=8)
     assert short.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
@@ -224,7 +224,7 @@ def test_plus_pseudo_labels_with_the_averaged_network() -> None:
 
 def test_plus_averages_batch_statistics_like_weights() -> None:
     method, random = build("proud-plus", "test_resnet", epochs=8)
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     layer, mean = (next(m for m in net.modules() if hasattr(m, "running_mean")) for net in (method.net, method.average))
     expected = layer.running_mean.double()
     rows = {"unlabeled": torch.arange(8)}
@@ -268,7 +268,7 @@ def test_loaded_optimizer_state_has_the_memory_layout_of_its_parameters() -> Non
         return method, random
 
     method, random = channels_last()
-    stage = method.stages()[-1]
+    stage = method.stage_list()[-1]
     method.step(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
     fresh, _ = channels_last()
     fresh.load_state_dict({name: value.contiguous() for name, value in method.state_dict().items()})

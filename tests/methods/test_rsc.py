@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from toy_context import accuracy, same_weights, toy_context, toy_method, train
+from toy_context import toy_method
 
 from proud.errors import UserError
 from proud.methods.rsc import feature_map, hit_hardest, muted_features, top_share
 from proud.nets.models import build_net, model_spec
+from proud.randomness import Randomness
 
 
 def test_top_share_marks_exactly_the_largest() -> None:
@@ -66,14 +67,15 @@ def test_transformers_are_refused() -> None:
 
 def test_step_trains_on_the_unmuted_features() -> None:
     method = toy_method("rsc", batch_share=1.0, warmup=0.0)
-    stage = method.stages()[0]
-    from proud.randomness import Randomness
-
+    stage = method.stage_list()[0]
     random = Randomness(0, method.context.device)
     method.begin_epoch(stage, 0, random)
     rows, draws = {"labeled": torch.arange(12)}, random.draws(method.draws(stage))
     draws["spatial"].fill_(0.9)  # channels
-    x, labels = method.view(method.context.labeled.take(rows["labeled"]), draws["augment"]), method.context.labels[:12]
+    x, labels = (
+        method.views.simple(method.context.labeled.take(rows["labeled"]), draws["augment"]),
+        method.context.labels[:12],
+    )
     net = method.net
     z, pool = feature_map(net, x)
     weight = net.head.weight[labels].unflatten(1, z.shape[1:]).mean((2, 3))
@@ -92,7 +94,7 @@ def test_step_trains_on_the_unmuted_features() -> None:
 
 def challenged_by_epoch(**settings: float) -> list[int]:
     method = toy_method("rsc", batch_size=10, epochs=9, pretrain_epochs=0, **settings)
-    _, main = method.stages()
+    _, main = method.stage_list()
     seen = []
     for epoch in range(9):
         method.begin_epoch(main, epoch, None)  # type: ignore[arg-type]
@@ -107,18 +109,3 @@ def test_the_share_grows_by_thirds() -> None:
 def test_nothing_is_challenged_at_first() -> None:
     assert challenged_by_epoch() == [0] + [3] * 2 + [5] * 3 + [7] * 3
     assert challenged_by_epoch(warmup=0.2) == [0] * 2 + [3] + [5] * 3 + [7] * 3
-
-
-@pytest.mark.parametrize("name", ["rsc", "rsc-noisemix"])
-def test_seeded_training_is_identical(name: str) -> None:
-    one, two = toy_method(name), toy_method(name)
-    history = train(one)
-    train(two)
-    assert all(torch.isfinite(record["loss"]) for record in history)
-    assert same_weights(one, two)
-
-
-def test_learns_the_toy() -> None:
-    method = toy_method("rsc", toy_context(count=96), epochs=8, pretrain_epochs=8)
-    train(method)
-    assert accuracy(method) > 0.95

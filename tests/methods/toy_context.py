@@ -61,7 +61,7 @@ def train(method: Method, until: tuple[str, int] | None = None, after: tuple[str
     """All stages as the loop runs them; `until` and `after` name the last epoch to run and to skip."""
     random = Randomness(method.context.seed, method.context.device)
     skipping, history = after is not None, []
-    for stage in method.stages():
+    for stage in method.stage_list():
         for epoch in range(stage.epochs):
             if not skipping:
                 random.begin_epoch(stage.name, epoch)
@@ -73,16 +73,6 @@ def train(method: Method, until: tuple[str, int] | None = None, after: tuple[str
             if until == (stage.name, epoch):
                 return history
     return history
-
-
-def accuracy(method: Method) -> float:
-    """On a domain that training never saw."""
-    from proud.training.evaluator import forward_all
-
-    images, labels = bars(60, 99, 60.0)
-    context = method.context
-    _, logits = forward_all(method.network(), images, context.spec, context.device, context.precision)
-    return (logits.argmax(1) == labels).float().mean().item()
 
 
 def same_weights(a: Method, b: Method) -> bool:

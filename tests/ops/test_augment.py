@@ -1,3 +1,5 @@
+"""Crops, flips and colours against the oracle."""
+
 from __future__ import annotations
 
 from dataclasses import fields
@@ -16,7 +18,7 @@ SEEDS = st.integers(0, 2**31 - 1)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def pictures(seed: int, n: int, side: int) -> Tensor:
+def random_images(seed: int, n: int, side: int) -> Tensor:
     return torch.randint(256, (n, 3, side, side), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
 
 
@@ -50,7 +52,7 @@ def test_draw_at_the_ends_of_the_uniform_numbers() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
 def test_crop_equals_the_oracle(dtype: torch.dtype) -> None:
-    images, g = pictures(0, 5, 9).to(dtype), torch.Generator().manual_seed(1)
+    images, g = random_images(0, 5, 9).to(dtype), torch.Generator().manual_seed(1)
     top, left = torch.randint(4, (2, 5), generator=g)
     got = ops.crop(images, top, left, 6)
     assert got.dtype == dtype
@@ -60,12 +62,12 @@ def test_crop_equals_the_oracle(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(("side", "size", "offset"), [(9, 6, 1), (8, 6, 1), (6, 6, 0)])
 def test_center_crop(side: int, size: int, offset: int) -> None:
-    images = pictures(2, 2, side)
+    images = random_images(2, 2, side)
     middle = torch.full((2,), offset)
     torch.testing.assert_close(ops.center_crop(images, size), ops.crop(images, middle, middle, size))
 
 
-def test_flip_and_grayscale_touch_the_masked_alone() -> None:
+def test_flip_and_grayscale_change_only_masked_images() -> None:
     x, mask = torch.rand(3, 3, 4, 5, generator=torch.Generator().manual_seed(3)).double(), torch.tensor([1, 0, 1]) > 0
     flipped, grey = ops.flip(x, mask), ops.grayscale(x, mask)
     for n in (0, 2):
@@ -100,7 +102,7 @@ def test_color_jitter_known_effects() -> None:
 
 
 def test_normalize_and_to_unit() -> None:
-    images = pictures(5, 2, 4)
+    images = random_images(5, 2, 4)
     unit = ops.to_unit(images, torch.float64)
     assert ops.to_unit(images).dtype == torch.float32 and unit.dtype == torch.float64
     np.testing.assert_allclose(unit, images.numpy() / 255, rtol=1e-15)
@@ -112,7 +114,7 @@ def test_normalize_and_to_unit() -> None:
 
 @given(SEEDS, st.integers(1, 4), st.integers(0, 4))
 def test_augment_equals_the_oracle(seed: int, n: int, margin: int) -> None:
-    images = pictures(seed, n, 5 + margin)
+    images = random_images(seed, n, 5 + margin)
     draw = ops.augment_draw(uniform(seed, n), margin, gray_p=0.5, jitter=(0.8, 0.8, 0.8, 0.4))
     got = ops.augment(images, draw, 5, MEAN, STD, torch.float64)
     assert got.dtype == torch.float64
@@ -120,7 +122,7 @@ def test_augment_equals_the_oracle(seed: int, n: int, margin: int) -> None:
 
 
 def test_augment_is_the_composition_of_its_parts() -> None:
-    images, draw = pictures(6, 16, 36), ops.augment_draw(uniform(7, 16).float(), 4)
+    images, draw = random_images(6, 16, 36), ops.augment_draw(uniform(7, 16).float(), 4)
     x = ops.flip(ops.to_unit(ops.crop(images, draw.top, draw.left, 32)), draw.flip)
     x = ops.color_jitter(x, draw.brightness, draw.contrast, draw.saturation, draw.hue)
     x = ops.normalize(ops.grayscale(x, draw.gray), MEAN, STD)
@@ -132,13 +134,13 @@ def test_augment_is_the_composition_of_its_parts() -> None:
 
 
 def test_a_sliced_draw_augments_its_rows_alike() -> None:
-    images, draw, rows = pictures(8, 7, 12), ops.augment_draw(uniform(9, 7), 4), slice(3, 6)
+    images, draw, rows = random_images(8, 7, 12), ops.augment_draw(uniform(9, 7), 4), slice(3, 6)
     whole = ops.augment(images, draw, 8, MEAN, STD)
     torch.testing.assert_close(ops.augment(images[rows], draw.slice(rows), 8, MEAN, STD), whole[rows])
 
 
 def test_evaluation_view_is_the_centre_normalised() -> None:
-    images = pictures(10, 2, 9)
+    images = random_images(10, 2, 9)
     got = ops.evaluation_view(images, 6, MEAN, STD)
     assert got.dtype == torch.float32
     for n in range(2):

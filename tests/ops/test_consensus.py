@@ -1,3 +1,5 @@
+"""Labels that views and classifier agree on, against the oracle."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,7 +36,7 @@ def test_without_the_classifier_it_is_the_uncertainty_of_the_paper() -> None:
     torch.testing.assert_close(uncertainty, ops.uncertainty(distances[0], 0.2, present))
 
 
-def test_a_known_label_stands_and_is_certain() -> None:
+def test_a_known_label_is_kept_and_certain() -> None:
     g = torch.Generator().manual_seed(3)
     distances, probs = torch.rand(3, 6, 4, generator=g), torch.rand(3, 6, 4, generator=g)
     known = torch.tensor([-1, 2, -1, 0, -1, -1])

@@ -1,3 +1,5 @@
+"""Losses against the oracle."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -96,7 +98,7 @@ def test_the_logarithms_of_a_class_mix_equal_the_oracle(seed: int, n: int, k: in
     assert ops.expected_mix(labels, k, even=True).tolist() == [np.float32(1 / k)] * k
 
 
-def test_logits_learned_under_a_class_mix_do_not_have_it() -> None:
+def test_logits_learned_under_a_class_mix_do_not_contain_it() -> None:
     """One image, nine labels in ten of the first class: the best logits are even under the mix, nine to one without."""
     labels = torch.tensor([0] * 9 + [1])
     for mix, wanted in ((ops.log_class_mix(labels, 2), 0.0), (torch.zeros(2), np.log(9))):

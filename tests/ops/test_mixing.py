@@ -1,3 +1,5 @@
+"""Mixing and matching of images against the oracle."""
+
 from __future__ import annotations
 
 import numpy as np

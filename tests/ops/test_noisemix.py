@@ -1,3 +1,5 @@
+"""NoiseMix and its convolutions against the oracle."""
+
 from __future__ import annotations
 
 from dataclasses import fields
@@ -38,7 +40,7 @@ def test_framed_kernel_is_the_dilated_same_convolution(k: int, dilation: int) ->
     frame = ops.dilated_kernel(weights, torch.tensor(k), torch.tensor(dilation))
     assert frame.shape == (3, 3, 29, 29) and frame.dtype == torch.float64
     expected_kernel = weights[:, :, :k, :k] / (3 * k * k) ** 0.5
-    for height, width in ((32, 32), (9, 20), (5, 3)):
+    for height, width in ((32, 9), (9, 32), (5, 3)):  # larger and smaller than the frame
         x = torch.randn(2, 3, height, width, generator=g, dtype=torch.float64)
         total = dilation * (k - 1)
         before, after = total // 2, total - total // 2
@@ -55,6 +57,9 @@ def test_framed_kernel_equals_torch_s_padding_same(k: int, dilation: int) -> Non
     frame = ops.dilated_kernel(weights, torch.tensor(k), torch.tensor(dilation))
     expected = F.conv2d(x, weights[:, :, :k, :k] / (3 * k * k) ** 0.5, padding="same", dilation=dilation)
     torch.testing.assert_close(ops.same_convolution(x, frame), expected, rtol=0, atol=1e-5)
+    for convolve in (_toeplitz_convolution, _fft_convolution):
+        small = convolve(x[..., :32, :32], frame)
+        torch.testing.assert_close(small, ops.same_convolution(x[..., :32, :32], frame), rtol=0, atol=1e-5)
 
 
 def test_same_convolution_equals_the_loops() -> None:

@@ -18,7 +18,7 @@ N, D, K = 6, 4, 3
 
 
 def dapp(features: Tensor, probs: Tensor) -> tuple[Tensor, ...]:
-    found = ops.dapp(features, probs, 0.1)
+    found = ops.dapp(lambda: [(features, probs)], 0.1)
     return found.labels, found.uncertainty, found.prototypes, found.present
 
 

@@ -1,3 +1,5 @@
+"""Prototypes and pseudo-labels against the oracle."""
+
 from __future__ import annotations
 
 import math
@@ -21,7 +23,7 @@ def unit(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def domain(seed: int, views: int, n: int, d: int, k: int, spread: float = 0.5) -> tuple[Tensor, Tensor]:
-    """Clustered unit features of R views and the probabilities of a so-so classifier."""
+    """Clustered unit features of R views and the probabilities of a mediocre classifier."""
     g = torch.Generator().manual_seed(seed)
     centres, classes = unit(g, k, d), torch.randint(k, (n,), generator=g)
     noise = torch.randn(views, n, d, generator=g, dtype=torch.float64)
@@ -37,17 +39,9 @@ def chunked(features: Tensor, probs: Tensor, size: int) -> ops.prototypes.Chunks
     return start
 
 
-@given(SEEDS, st.integers(1, 12), st.integers(1, 6), st.integers(1, 5))
-def test_soft_prototypes_equal_the_oracle(seed: int, n: int, d: int, k: int) -> None:
-    g = torch.Generator().manual_seed(seed)
-    features, probs = unit(g, n, d), torch.rand(n, k, generator=g, dtype=torch.float64)
-    expected = oracle.soft_prototypes(features.numpy(), probs.numpy())
-    np.testing.assert_allclose(ops.soft_prototypes(features, probs), expected, atol=1e-12)
-
-
-def test_a_class_without_probability_gets_a_finite_prototype() -> None:
-    features, probs = torch.eye(3), torch.tensor([[1.0, 0.0]] * 3)
-    torch.testing.assert_close(ops.soft_prototypes(features, probs), torch.tensor([[1 / 3] * 3, [0.0] * 3]))
+def dapp(features: Tensor, probs: Tensor, tau: float) -> ops.PseudoLabels:
+    """With all images in one chunk."""
+    return ops.dapp(chunked(features, probs, features.shape[1]), tau)
 
 
 @given(SEEDS, st.integers(1, 8), st.integers(1, 6), st.integers(1, 6))
@@ -123,7 +117,7 @@ def test_rounding_does_not_break_ties(dtype: torch.dtype) -> None:
     assert (ops.cosine_distance(features, one * scales).argmin(-1) > 0).any(), "else there is nothing to guard against"
     assert (ops.nearest_prototype(features, one * scales) == 0).all()
     probs = torch.rand(1, 1, 11, generator=g).to(dtype)
-    assert all(int(ops.dapp(feature[None, None], probs, 0.1).labels) == 0 for feature in features)
+    assert all(int(dapp(feature[None, None], probs, 0.1).labels) == 0 for feature in features)
 
 
 @given(SEEDS, st.integers(1, 12), st.integers(2, 6))
@@ -172,13 +166,10 @@ def test_uncertainty_without_classes_or_doubt_is_zero_not_nan_nor_negative() -> 
     nobody = torch.tensor([False, False])
     assert ops.uncertainty(torch.tensor([[0.3, 1.2]]), 0.02, nobody).tolist() == [0]
     views = torch.eye(2).expand(7, 2, 2)  # the float32 logarithm of 7 rounds the wrong way
-    assert ops.dapp(views, views, 0.01).uncertainty.min() >= 0
+    assert dapp(views, views, 0.01).uncertainty.min() >= 0
 
 
-@given(SEEDS, st.integers(1, 3), st.integers(1, 14), st.integers(2, 6), st.sampled_from([0.02, 0.1, 0.5]))
-def test_dapp_equals_the_oracle(seed: int, views: int, n: int, k: int, tau: float) -> None:
-    features, probs = domain(seed, views, n, 5, k)
-    got = ops.dapp(features, probs, tau)
+def assert_equals_the_oracle(got: ops.PseudoLabels, features: Tensor, probs: Tensor, tau: float) -> None:
     labels, entropies, prototypes, present = oracle.dapp(features.numpy(), probs.numpy(), tau)
     np.testing.assert_array_equal(got.labels, labels)
     np.testing.assert_array_equal(got.present, present)
@@ -186,11 +177,24 @@ def test_dapp_equals_the_oracle(seed: int, views: int, n: int, k: int, tau: floa
     np.testing.assert_allclose(got.uncertainty, entropies, atol=1e-9)
 
 
+@given(SEEDS, st.integers(1, 3), st.integers(1, 14), st.integers(2, 6), st.sampled_from([0.02, 0.1, 0.5]))
+def test_dapp_equals_the_oracle(seed: int, views: int, n: int, k: int, tau: float) -> None:
+    features, probs = domain(seed, views, n, 5, k)
+    for size in (n, 1 + n // 3):  # one chunk, and several
+        assert_equals_the_oracle(ops.dapp(chunked(features, probs, size), tau), features, probs, tau)
+
+
+def test_a_class_without_probability_gets_a_finite_prototype() -> None:
+    got = dapp(torch.eye(3)[None], torch.tensor([[[1.0, 0.0]] * 3]), 0.1)
+    torch.testing.assert_close(got.prototypes, torch.tensor([[1 / 3] * 3, [0.0] * 3]))
+    assert got.labels.tolist() == [0] * 3 and got.present.tolist() == [True, False]
+
+
 def test_dapp_never_answers_with_an_absent_class() -> None:
     """One cluster, many classes: most classes win nobody in the first pass and must stay out of the second."""
     features, probs = domain(3, 3, 40, 8, 2, spread=0.05)
     many = torch.cat([probs, torch.full((3, 40, 6), 1e-3, dtype=torch.float64)], -1)
-    got = ops.dapp(features, many, 0.03)
+    got = dapp(features, many, 0.03)
     assert 0 < int(got.present.sum()) < 8
     assert got.present[got.labels].all()
     assert got.uncertainty.max() <= math.log(int(got.present.sum())) + 1e-9
@@ -198,7 +202,7 @@ def test_dapp_never_answers_with_an_absent_class() -> None:
 
 def test_dapp_with_equal_features_everywhere() -> None:
     features = torch.tensor([0.6, 0.8]).expand(2, 5, 2)
-    got = ops.dapp(features, torch.full((2, 5, 3), 1 / 3), 0.02)
+    got = dapp(features, torch.full((2, 5, 3), 1 / 3), 0.02)
     assert got.labels.tolist() == [0] * 5 and got.present.tolist() == [True, False, False]
     assert got.uncertainty.tolist() == [0] * 5
     torch.testing.assert_close(got.prototypes, torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.0, 0.0]]))
@@ -211,47 +215,44 @@ def test_dapp_views_vote_by_summed_softmax_not_by_majority() -> None:
     odd = torch.tensor([[math.cos(a), math.sin(a)] for a in (lean, lean, strong)], dtype=torch.float64)
     features = torch.cat([anchors, odd.unsqueeze(1)], 1)
     probs = torch.cat([anchors, torch.full((3, 1, 2), 0.5, dtype=torch.float64)], 1)
-    assert ops.dapp(features, probs, 0.1).labels[-1] == 1
+    assert dapp(features, probs, 0.1).labels[-1] == 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 30, 31])
-def test_streamed_dapp_equals_dapp(size: int) -> None:
+def test_chunks_of_any_size_give_the_same(size: int) -> None:
     features, probs = domain(4, 3, 30, 6, 25, spread=1.0)
-    got, expected = ops.dapp_streamed(chunked(features, probs, size), 0.05), ops.dapp(features, probs, 0.05)
-    assert 2 <= int(expected.present.sum()) < 25, "the comparison needs both present and absent classes"
-    torch.testing.assert_close(got.labels, expected.labels)
-    torch.testing.assert_close(got.present, expected.present)
-    torch.testing.assert_close(got.prototypes, expected.prototypes)
-    torch.testing.assert_close(got.uncertainty, expected.uncertainty, rtol=0, atol=1e-9)
+    got = ops.dapp(chunked(features, probs, size), 0.05)
+    assert 2 <= int(got.present.sum()) < 25, "the comparison needs both present and absent classes"
+    assert_equals_the_oracle(got, features, probs, 0.05)
 
 
-def test_streamed_dapp_of_two_processes_equals_one() -> None:
+def test_dapp_of_two_processes_equals_that_of_one() -> None:
     """Each process sees half the images; the other half's sums are replayed by `reduce`."""
     features, probs = domain(5, 2, 24, 6, 5)
     halves = [(features[:, :12], probs[:, :12]), (features[:, 12:], probs[:, 12:])]
-    whole = ops.dapp_streamed(chunked(features, probs, 24), 0.1)
+    whole = ops.dapp(chunked(features, probs, 24), 0.1)
     totals: list[Tensor] = []
 
     def record(x: Tensor) -> Tensor:
         totals.append(x)
         return x
 
-    ops.dapp_streamed(chunked(features, probs, 24), 0.1, reduce=record)
+    ops.dapp(chunked(features, probs, 24), 0.1, reduce=record)
     assert len(totals) == 4
     for rank, half in enumerate(halves):
         replay = iter(totals)
-        got = ops.dapp_streamed(chunked(*half, 5), 0.1, reduce=lambda _, replay=replay: next(replay))
+        got = ops.dapp(chunked(*half, 5), 0.1, reduce=lambda _, replay=replay: next(replay))
         rows = slice(12 * rank, 12 * rank + 12)
         torch.testing.assert_close(got.labels, whole.labels[rows])
         torch.testing.assert_close(got.uncertainty, whole.uncertainty[rows], rtol=0, atol=1e-9)
         torch.testing.assert_close(got.prototypes, whole.prototypes)
 
 
-def test_streamed_dapp_accumulates_half_precision_in_float32() -> None:
+def test_dapp_accumulates_half_precision_in_float32() -> None:
     features, probs = domain(6, 2, 3000, 8, 4)
     features, probs = features.bfloat16(), probs.bfloat16()
-    got = ops.dapp_streamed(chunked(features, probs, 10), 0.1)
-    expected = ops.dapp(features.double(), probs.double(), 0.1)
+    got = ops.dapp(chunked(features, probs, 10), 0.1)
+    expected = dapp(features.double(), probs.double(), 0.1)
     assert got.prototypes.dtype == torch.float32
     torch.testing.assert_close(got.prototypes.double(), expected.prototypes, rtol=0, atol=1e-3)
     assert (got.labels == expected.labels).float().mean() > 0.995
@@ -259,7 +260,7 @@ def test_streamed_dapp_accumulates_half_precision_in_float32() -> None:
 
 def test_large_inputs_in_single_precision_agree_with_double() -> None:
     features, probs = domain(7, 3, 4000, 64, 65, spread=0.3)
-    got, expected = ops.dapp(features.float(), probs.float(), 0.02), ops.dapp(features, probs, 0.02)
+    got, expected = dapp(features.float(), probs.float(), 0.02), dapp(features, probs, 0.02)
     assert got.uncertainty.dtype == got.prototypes.dtype == torch.float32
     assert expected.uncertainty.dtype == expected.prototypes.dtype == torch.float64
     assert (got.labels == expected.labels).float().mean() > 0.999

@@ -31,7 +31,7 @@ GEOMETRIC = RAND_AUGMENT_OPS[1:6]
 PHOTOMETRIC = RAND_AUGMENT_OPS[6:]
 
 
-def pictures(n: int, seed: int = 0) -> Tensor:
+def random_images(n: int, seed: int = 0) -> Tensor:
     bytes_ = torch.randint(256, (n, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(seed))
     return bytes_.double() / 255
 
@@ -131,7 +131,7 @@ def drawn(name: str, n: int) -> Tensor:
 
 @pytest.mark.parametrize("name", ("identity", *GEOMETRIC))
 def test_geometric_operation(name: str) -> None:
-    x, magnitude = pictures(4), torch.tensor([0.0, 0.3, 0.8, 1.0], dtype=torch.float64)
+    x, magnitude = random_images(4), torch.tensor([0.0, 0.3, 0.8, 1.0], dtype=torch.float64)
     got = warp(x, affine_matrix(drawn(name, 4), magnitude))
     for n in range(4):
         np.testing.assert_allclose(got[n], warped(x[n].numpy(), [(name, float(magnitude[n]))]), atol=1e-12)
@@ -139,7 +139,7 @@ def test_geometric_operation(name: str) -> None:
 
 @pytest.mark.parametrize("name", ("identity", "rotate", *PHOTOMETRIC))
 def test_photometric_operation(name: str) -> None:
-    x, magnitude = pictures(4), torch.tensor([0.0, 0.3, 0.8, 1.0], dtype=torch.float64)
+    x, magnitude = random_images(4), torch.tensor([0.0, 0.3, 0.8, 1.0], dtype=torch.float64)
     got = photometric(x, drawn(name, 4), magnitude)
     for n in range(4):
         np.testing.assert_allclose(got[n], recoloured(x[n].numpy(), name, float(magnitude[n])), atol=1e-12)
@@ -159,7 +159,7 @@ def at_border(image: np.ndarray, x: float, y: float) -> np.ndarray:
 
 def test_random_warp() -> None:
     """A point of the output is shifted, sheared, turned and zoomed about the centre: there the value is read."""
-    x, uniform = pictures(4), torch.rand(4, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x, uniform = random_images(4), torch.rand(4, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     got = random_warp(x, uniform, 0.8)
     for n in range(4):
         turn, zoom, shear_x, shear_y, shift_x, shift_y = 0.8 * (2 * uniform[n].numpy() - 1)
@@ -201,7 +201,7 @@ def bytes_of(image: Image.Image) -> np.ndarray:
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
 def test_like_pillow(level: float) -> None:
-    x = pictures(1, seed=3)
+    x = random_images(1, seed=3)
     image, factor, magnitude = pillow(x[0]), 0.05 + 0.9 * level, torch.tensor([level], dtype=torch.float64)
     blends = {
         "brightness": ImageEnhance.Brightness,
@@ -227,7 +227,7 @@ def test_like_pillow(level: float) -> None:
 
 def test_rand_augment_equals_the_twin() -> None:
     n = 60
-    x, uniform = pictures(n), uniforms(n)
+    x, uniform = random_images(n), uniforms(n)
     got, seen = rand_augment(x, uniform), set()
     for image, u, result in zip(x.numpy(), uniform.tolist(), got.numpy(), strict=True):
         operations = [(RAND_AUGMENT_OPS[int(13 * u[k])], u[k + 1]) for k in (0, 2)]
@@ -240,7 +240,7 @@ def test_rand_augment_equals_the_twin() -> None:
 
 
 def test_rand_augment_stays_in_range_at_the_ends_and_touches_no_neighbour() -> None:
-    x, uniform = pictures(8).float(), uniforms(8).float()
+    x, uniform = random_images(8).float(), uniforms(8).float()
     uniform[0], uniform[1] = 0, 1
     got = rand_augment(x, uniform)
     assert got.dtype == torch.float32 and got.shape == x.shape
@@ -249,6 +249,6 @@ def test_rand_augment_stays_in_range_at_the_ends_and_touches_no_neighbour() -> N
 
 
 def test_rand_augment_traces_into_one_graph() -> None:
-    x, uniform = pictures(4).float(), uniforms(4).float()
+    x, uniform = random_images(4).float(), uniforms(4).float()
     traced = torch.compile(rand_augment, fullgraph=True, backend="eager", dynamic=False)
     torch.testing.assert_close(traced(x, uniform), rand_augment(x, uniform))

@@ -1,4 +1,4 @@
-"""Runs in processes of their own, made quickly (torch is imported once), to be stopped and killed."""
+"""Processes to be stopped and killed, forked from one that has imported torch already."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import Any
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["warm"])
 HERE = Path(__file__).resolve().parent
+LIMIT = 240.0  # seconds; only reached when something is broken, however busy the machine is
 
 
-def _start_server() -> None:
-    """The server of Python 3.11 does not get our sys.path, and passes over what it cannot import."""
+def start_server() -> None:
+    """The server of Python 3.11 does not get our sys.path, and skips what it cannot import."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent), *([before] if before else [])])
     forkserver.ensure_running()
@@ -30,7 +31,7 @@ def _start_server() -> None:
 
 
 def start(work: Callable[..., Any], *arguments: Any) -> BaseProcess:
-    _start_server()
+    start_server()
     process = SERVER.Process(target=_child, args=(work, *arguments))
     process.start()
     return process
@@ -40,36 +41,47 @@ def _child(work: Callable[..., Any], *arguments: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
+    # whoever runs the tests may do so under nohup or in the background, where these are ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     work(*arguments)
 
 
 def command(log: Path, argv: list[str], before: Callable[[], Any] | None = None) -> None:
-    """In a child: the command line as users have it; what it says goes to `log`."""
+    """In a child: the command line; its output goes to `log`. `before` is called first."""
     from proud.cli.main import main
 
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(handle, 1)
-    os.dup2(handle, 2)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+    output_to(log)
     sys.argv = ["proud", *argv]
-    # whoever runs the tests may do so under nohup or in the background, where these are ignored
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     if before is not None:
         before()
     main()
 
 
-def wait_until(true: Callable[[], bool], process: BaseProcess, seconds: float = 60) -> None:
+def output_to(log: Path) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+
+
+def read(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+
+def wait_until(condition: Callable[[], Any], process: BaseProcess | None = None, seconds: float = LIMIT) -> Any:
+    """Returns what the condition returned; the process must be alive until then."""
     end = time.monotonic() + seconds
-    while not true():
-        assert process.is_alive(), f"ended too early with {process.exitcode}"
-        assert time.monotonic() < end, "waited in vain"
+    while not (found := condition()):
+        # looked at once more: it may have come true just before the end
+        assert process is None or process.is_alive() or condition(), f"ended too early with {process.exitcode}"
+        assert time.monotonic() < end, f"nothing happened for {seconds} s"
         time.sleep(0.005)
+    return found
 
 
-def ends(process: BaseProcess, seconds: float = 120) -> int | None:
+def ends(process: BaseProcess, seconds: float = LIMIT) -> int | None:
     process.join(seconds)
     if process.is_alive():
         process.kill()

@@ -1,6 +1,8 @@
-"""Imported by the server that children are forked from, so that none of them pays for it."""
+"""Imported by the server that children are forked from, so that none of them has to import it."""
 
 from __future__ import annotations
+
+import gc
 
 import scipy.stats  # noqa: F401
 import timm  # noqa: F401
@@ -15,3 +17,6 @@ import proud.methods.erm
 import proud.methods.proud
 import proud.trust  # noqa: F401
 import toy  # noqa: F401
+
+gc.collect()
+gc.freeze()  # a child that collects garbage need not look at all this

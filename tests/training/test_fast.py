@@ -27,7 +27,7 @@ def build() -> Method:
 
 def epoch_of(method: Method, run: Any) -> dict[str, torch.Tensor]:
     random = Randomness(3, torch.device("cpu"))
-    stage = method.stages()[1]
+    stage = method.stage_list()[1]
     random.begin_epoch(stage.name, 0)
     method.begin_epoch(stage, 0, random)
     rows = {pool: random.rows(pool, size, stage.steps, 8) for pool, size in stage.pools.items()}
@@ -58,7 +58,7 @@ def test_whoever_watches_is_told_of_compiling_before_the_first_epoch_alone(monke
     monkeypatch.setattr(torch, "compile", no_compiler)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     method = build()
-    run, stage = FastEpochs(method), method.stages()[1]
+    run, stage = FastEpochs(method), method.stage_list()[1]
     assert "compiling" in run.note_before(stage)
     with pytest.warns(UserWarning):
         epoch_of(method, run)

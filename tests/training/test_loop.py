@@ -30,7 +30,7 @@ SHORT = {"epochs": 7, "pretrain_epochs": 2, "batch_size": 16}
 
 def run(folder: Path, task: Task, method: str = "erm", eval_every: int = 1, **settings: Any) -> list[dict[str, Any]]:
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu", eval_every=eval_every)
-    train(toy_run(method, task), toy_settings(method, **SHORT | settings), options, task=task)
+    train(toy_run(method, task), toy_settings(method, **SHORT | settings), options, data=task)
     return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
 
 

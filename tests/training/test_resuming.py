@@ -40,7 +40,7 @@ def go(
     task = toy_task(per_class=3)
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu", resume=resume, overwrite=overwrite)
     settings = toy_settings("erm", epochs=3, pretrain_epochs=1, **changes)
-    return train(toy_run("erm", task), settings, options, task=task, watch=watch)
+    return train(toy_run("erm", task), settings, options, data=task, watch=watch)
 
 
 def test_a_damaged_checkpoint_costs_one_epoch_and_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_resuming_with_other_images_is_refused(tmp_path: Path, monkeypatch: pyte
     task = toy_task(per_class=4)
     options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
     with pytest.raises(UserError, match=r"not those that the run .* began with[^$]*images: 12 → 16"):
-        train(toy_run("erm", task), toy_settings("erm", epochs=3, pretrain_epochs=1), options, task=task)
+        train(toy_run("erm", task), toy_settings("erm", epochs=3, pretrain_epochs=1), options, data=task)
 
 
 def test_resuming_after_one_image_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,16 +209,16 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 def test_a_setting_that_an_older_run_does_not_name_had_its_default(tmp_path: Path) -> None:
     task, options = toy_task(per_class=3), Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
     settings = toy_settings("proud", epochs=1, pretrain_epochs=1)
-    result = train(toy_run("proud", task), settings, options, task=task)
+    result = train(toy_run("proud", task), settings, options, data=task)
     about = json.loads((tmp_path / "run.json").read_text())
     del about["config"]["method_config"]["joint_forward"], about["config"]["precision"]
     about["config"]["method_config"] |= {"no_more": False}
     (tmp_path / "run.json").write_text(json.dumps(about))
-    assert train(toy_run("proud", task), settings, options, task=task) == result
+    assert train(toy_run("proud", task), settings, options, data=task) == result
     about["config"]["method_config"] |= {"no_more": True}
     (tmp_path / "run.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match="no_more: True → None"):
-        train(toy_run("proud", task), settings, options, task=task)
+        train(toy_run("proud", task), settings, options, data=task)
 
 
 def test_a_default_that_has_changed_is_not_an_older_run_s() -> None:
@@ -231,7 +231,7 @@ def test_a_default_that_has_changed_is_not_an_older_run_s() -> None:
 def test_a_finished_run_that_was_moved_gives_its_result_from_where_it_is(tmp_path: Path) -> None:
     task, settings = toy_task(per_class=3), toy_settings("erm", epochs=1, pretrain_epochs=1)
     options = Options(out=str(tmp_path / "here"), threads=1, quiet=True, device="cpu")
-    result = train(toy_run("erm", task), settings, options, task=task)
+    result = train(toy_run("erm", task), settings, options, data=task)
     (tmp_path / "here").rename(tmp_path / "there")
     there = Options(out=str(tmp_path / "there"), threads=1, quiet=True, device="cpu", resume=True)
-    assert train(toy_run("erm", task), settings, there, task=task) == result | {"folder": str(tmp_path / "there")}
+    assert train(toy_run("erm", task), settings, there, data=task) == result | {"folder": str(tmp_path / "there")}

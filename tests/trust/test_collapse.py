@@ -12,8 +12,10 @@ from torch.nn.functional import one_hot
 
 from proud import ProUD
 from proud.bench.results import read_rows
-from proud.cli.bench import BenchArguments, bench
-from proud.cli.show import show_result
+from proud.cli import bench
+from proud.cli.arguments import BenchArguments
+from proud.cli.train import show_result
+from proud.config import Machine, NetSpec, ReadSpec
 from proud.data.checks import evenly
 from proud.files import read_json
 from proud.report.page import write_report
@@ -101,6 +103,7 @@ def test_the_console_warns(failed: tuple[Path, list[str]], capsys: pytest.Captur
     assert "Warning: The network learned nothing" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_report_warns(failed: tuple[Path, list[str]], tmp_path: Path) -> None:
     page = write_report([failed[0]], tmp_path / "report.html")
     assert "The network learned nothing" in page.read_text(encoding="utf-8")
@@ -121,9 +124,10 @@ def test_a_bench_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     destructive = ("batch_size=16", "weight_decay=30", "lr=0.02")
     arguments = BenchArguments(
         name=str(data), out=str(tmp_path / "out"), methods="erm", seeds="1", combos="one:two", epochs=1,
-        pretrain_epochs=1, set=destructive, model="digits", weights="none", size=SIDE, device="cpu", threads=1, val=0.5,
+        pretrain_epochs=1, set=destructive, reading=ReadSpec(size=SIDE, val=0.5),
+        network=NetSpec(model="digits", weights="none"), machine=Machine(device="cpu", threads=1),
     )  # fmt: skip
-    bench(arguments)
+    bench.run(arguments)
     output = " ".join(capsys.readouterr().out.lower().split())
     assert "warning: the network learned nothing" in output and "1 of 1 runs ended with a warning" in output
     assert "learned nothing" in read_rows(tmp_path / "out" / "results.jsonl")[0]["warnings"][0]

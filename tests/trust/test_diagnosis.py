@@ -59,7 +59,9 @@ def test_verdicts() -> None:
     sites = diagnose([record(north=good, east=bad, south=middle)] * 6, {"east": images})
     assert [site.verdict for site in sites] == ["sound", "harmful", "doubtful"]
     assert sites[0].text == "north: pseudo-labels stable, 4 % uncertain"
-    assert sites[1].text.startswith("east: likely harmful; look at these 24 images (50 % of the pseudo-labels change")
+    assert sites[1].text.startswith(
+        "east: likely harmful; look at its 24 most uncertain images (50 % of the pseudo-labels change"
+    )
     assert "class distribution differs from any plausible one by 40 %" in sites[1].text
     assert sites[2].text.startswith("south: doubtful (")
     assert len(sites[1].look_at) == 24
@@ -100,7 +102,7 @@ def test_most_doubtful_leaves_out_known_labels() -> None:
 def test_a_run_writes_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
     task = toy_task(per_class=6)
     options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu")
-    train(toy_run("proud", task), toy_settings("proud", epochs=3, pretrain_epochs=3), options, task=task)
+    train(toy_run("proud", task), toy_settings("proud", epochs=3, pretrain_epochs=3), options, data=task)
     sites = json.loads((tmp_path / "diagnosis.json").read_text())
     assert [site["name"] for site in sites] == ["hidden 1", "hidden 2"]
     assert {"stability", "agreement", "class_shift", "prototype_shift", "uncertain"} <= sites[0]["signals"].keys()
@@ -127,7 +129,7 @@ def test_the_class_mix_is_compared_with_plausible_ones(class_mix: str, tmp_path:
     task = replace(task, training=replace(task.training, labeled=labeled))
     settings = toy_settings("proud-plus", epochs=1, pretrain_epochs=1, class_mix=class_mix)
     options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu")
-    train(toy_run("proud-plus", task), settings, options, task=task)
+    train(toy_run("proud-plus", task), settings, options, data=task)
     rows = [line.split(",") for line in (tmp_path / "pseudo_labels.csv").read_text().splitlines()[1:]]
     named = [row[2] for row in rows if row[0] == "hidden 1"]
     mix = torch.tensor([named.count(name) / len(named) for name in task.training.classes])

@@ -1,4 +1,4 @@
-"""Labels that a person adds: joined to the right images, certain in DaPP, part of their site's prototypes."""
+"""Labels that the user adds: matched to the right images, certain in DaPP, part of their site's prototypes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from proud import cli, ops
-from proud.data.task import assemble
-from proud.data.catalog import scan_folder
+import oracle
+from proud import ops
+from proud.cli import main as cli
+from proud.cli.show import show_sites
+from proud.config import TaskSpec
+from proud.data.csv_table import read_labels
+from proud.data.labels import add_labels
+from proud.data.source import find_task
+from proud.data.task import read_task
 from proud.data.types import Task
-from proud.data.labels import read_labels, state_labels
 from proud.errors import UserError
+from proud.files import write_table
 from proud.methods import method_class
 from proud.methods.context import make_context
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
+from proud.training.evaluator import Evaluator
 from toy import CLASSES, SIDE, toy_settings, toy_task, write_folders
 
 FLAGS = "--epochs 2 --pretrain-epochs 1 --batch-size 8 --threads 1 --device cpu --quiet --size 16"
@@ -31,21 +38,24 @@ def views(seed: int, count: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
     return features, torch.randn(3, count, 4, generator=generator).softmax(-1)
 
 
-def test_dapp_takes_known_labels_whole_or_in_pieces() -> None:
+def test_dapp_takes_known_labels_in_one_chunk_or_several() -> None:
     features, probs = views(1)
-    plain = ops.dapp(features, probs, 0.1)
+    whole = [(features, probs)]
+    plain = ops.dapp(lambda: whole, 0.1)
     known = torch.full((12,), -1)
-    assert_same(ops.dapp(features, probs, 0.1, known), plain)
+    assert_same(ops.dapp(lambda: whole, 0.1, known=known), plain)
     known[[2, 7]] = (plain.labels[[2, 7]] + 1) % 4
-    found = ops.dapp(features, probs, 0.1, known)
+    found = ops.dapp(lambda: whole, 0.1, known=known)
     assert found.labels[[2, 7]].tolist() == known[[2, 7]].tolist()
     assert found.uncertainty[[2, 7]].tolist() == [0, 0]
     assert (found.uncertainty[known < 0] > 0).all()
     pieces = [(features[:, rows], probs[:, rows]) for rows in (slice(0, 5), slice(5, 12))]
-    assert_same(ops.dapp_streamed(lambda: pieces, 0.1, known=known), found)
+    assert_same(ops.dapp(lambda: pieces, 0.1, known=known), found)
     # by hand: one-hot probabilities for the first prototypes, known labels in the second
     stated = torch.where((known >= 0)[:, None], torch.nn.functional.one_hot(known.clamp_min(0), 4).float(), probs)
-    soft = ops.soft_prototypes(features.flatten(0, 1), stated.flatten(0, 1))
+    soft = torch.from_numpy(
+        oracle.soft_prototypes(features.flatten(0, 1).numpy(), stated.flatten(0, 1).numpy())
+    ).float()
     votes = (-ops.cosine_distance(features, soft)).softmax(-1).sum(0).argmax(-1)
     first = torch.where(known >= 0, known, votes)
     hard, present = ops.hard_prototypes(features.flatten(0, 1), first.repeat(3), 4)
@@ -61,7 +71,7 @@ def assert_same(a: ops.PseudoLabels, b: ops.PseudoLabels) -> None:
 
 def test_agreement_is_the_share_of_views_that_find_the_label() -> None:
     features, probs = views(2)
-    found = ops.dapp(features, probs, 0.1)
+    found = ops.dapp(lambda: [(features, probs)], 0.1)
     distances = (1 - features @ torch.nn.functional.normalize(found.prototypes, dim=1).T).numpy()
     distances[..., ~found.present.numpy()] = np.inf
     alone = distances.argmin(-1)
@@ -88,19 +98,19 @@ def test_known_labels_are_certain_and_enter_the_prototypes(name: str) -> None:
         method = method_class(name)(toy_settings(name), context)
         random = Randomness(3, context.device)
         random.begin_epoch("main", 0)
-        method.begin_epoch(method.stages()[1], 0, random)
+        method.begin_epoch(method.stage_list()[1], 0, random)
         return method
 
     before = labeled(task)
-    found = before.pseudo_labels()["hidden 1"]
+    found = before.found["hidden 1"]
     wanted = {1: int(found.labels[1] + 1) % 4, 5: int(found.labels[5] + 2) % 4}
     after = labeled(with_known(task, wanted))
-    now = after.pseudo_labels()["hidden 1"]
+    now = after.found["hidden 1"]
     for row, label in wanted.items():
         assert after.labels[row] == now.labels[row] == label
         assert after.uncertainty[row] == now.uncertainty[row] == 0
     assert not torch.equal(now.prototypes, found.prototypes)
-    assert torch.equal(after.index.count, before.index.count)  # the labeled domain is what it was
+    assert torch.equal(after.index.count, before.index.count)  # the labeled domain is unchanged
 
 
 @pytest.fixture
@@ -109,7 +119,7 @@ def folders(tmp_path: Path) -> Path:
 
 
 def task_of(root: Path) -> Task:
-    return assemble(scan_folder(root), labeled="central", test=None, size=SIDE, seed=1)
+    return read_task(find_task(TaskSpec(data=str(root), labeled="central", seed=1)), SIDE)
 
 
 def write(path: Path, *rows: str, columns: str = "path,domain,label") -> Path:
@@ -123,7 +133,7 @@ def test_rows_are_matched_by_path_or_content(folders: Path, tmp_path: Path) -> N
     paths = task.evaluation.audits["north"].paths
     rows = [f"{paths[3]},north,plain,", f"moved.png,north,down,{north.ids[5]}", f"{paths[6]},north,,"]
     table = write(tmp_path / "extra.csv", *rows, columns="path,domain,label,content")
-    found = state_labels(task, read_labels(table), table)
+    found = add_labels(task, read_labels(table), table)
     known = found.training.unlabeled[0].known
     assert known is not None
     assert {row: CLASSES[label] for row, label in enumerate(known.tolist()) if label >= 0} == {3: "plain", 5: "down"}
@@ -138,12 +148,12 @@ def test_equal_images_share_a_label(folders: Path, tmp_path: Path) -> None:
     copy.write_bytes((folders / "north" / "plain" / "003.png").read_bytes())
     table = write(tmp_path / "extra.csv", "north/plain/copy.png,north,plain")
     task = task_of(folders)
-    known = state_labels(task, read_labels(table), table).training.unlabeled[0].known
+    known = add_labels(task, read_labels(table), table).training.unlabeled[0].known
     assert known is not None and (known >= 0).sum() == 2
     both = ("north/plain/copy.png,north,plain", "north/plain/003.png,north,down")
     write(table, *both)
     with pytest.raises(UserError, match=r"003\.png is 'down', but the same image in line 2 is 'plain'"):
-        state_labels(task, read_labels(table), table)
+        add_labels(task, read_labels(table), table)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +167,10 @@ def test_equal_images_share_a_label(folders: Path, tmp_path: Path) -> None:
         ("north/plain/003.png,north,", "No label is filled in"),
     ],
 )
-def test_tables_that_cannot_be(row: str, message: str, folders: Path, tmp_path: Path) -> None:
+def test_invalid_tables_are_refused(row: str, message: str, folders: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "extra.csv", row)
     with pytest.raises(UserError, match=message):
-        state_labels(task_of(folders), read_labels(table), table)
+        add_labels(task_of(folders), read_labels(table), table)
 
 
 @pytest.mark.parametrize("method", ["proud", "proud-plus"])
@@ -189,18 +199,18 @@ def test_from_label_next_back_into_training(method: str, folders: Path, tmp_path
     for row in filled:
         path, domain, label = row.split(",")[:3]
         assert f"{domain},{path},{label},0.0000" in pseudo
-    # without the table nothing is different, bit for bit; with it something is
+    # without the table the weights are the same, bit for bit; with it they differ
     assert cli.run([*common, "--out", str(tmp_path / "third")]) == 0
     runs = [load_file(tmp_path / name / "model.safetensors") for name in ("first", "second", "third")]
     assert all(torch.equal(runs[0][key], runs[2][key]) for key in runs[0])
     assert not all(torch.equal(runs[0][key], runs[1][key]) for key in runs[0])
-    with pytest.raises(UserError, match="'erm' has no use for labels"):
+    with pytest.raises(UserError, match="erm does not support --labels"):
         cli.run([*data, "--method", "erm", "--out", str(tmp_path / "x"), "--labels", str(extra)])
-    # the next question begins with what is answered, and asks for none of it again
+    # the next table starts with the labels of this one, and asks for other images
     again = tmp_path / "more.csv"
     assert cli.run(["label-next", str(tmp_path / "second"), "--k", "3", "--out", str(again), "--device", "cpu"]) == 0
-    told, asked = again.read_text().splitlines()[:7], again.read_text().splitlines()[7:]
-    assert told == [header, *filled]
+    earlier, asked = again.read_text().splitlines()[:7], again.read_text().splitlines()[7:]
+    assert earlier == [header, *filled]
     assert len(asked) == 6 and all(row.split(",")[2] == "" for row in asked)
     assert not {row.split(",")[0] for row in asked} & {row.split(",")[0] for row in rows}
     assert len(read_labels(again)) == 6
@@ -208,19 +218,17 @@ def test_from_label_next_back_into_training(method: str, folders: Path, tmp_path
 
 @pytest.fixture
 def second(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was told two labels of north, started in the folder above its data."""
+    """A run with two added labels of north, started in the folder above its data."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "extra.csv", "north/plain/003.png,north,plain", "north/down/002.png,north,down")
-    told = ["train", "--data", "data", "--labeled", "central", "--test", "none", "--labels", "extra.csv"]
-    assert cli.run([*told, *FLAGS.split(), "--out", "second"]) == 0
+    command = ["train", "--data", "data", "--labeled", "central", "--test", "none", "--labels", "extra.csv"]
+    assert cli.run([*command, *FLAGS.split(), "--out", "second"]) == 0
     return tmp_path / "second"
 
 
-def test_told_labels_are_never_written_over(
+def test_added_labels_are_never_overwritten(
     second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from proud.cli.show import show_sites
-
     before = (tmp_path / "extra.csv").read_text()
     (tmp_path / "link.csv").symlink_to("extra.csv")
     asking = ["label-next", str(second), "--k", "1", "--device", "cpu", "--out"]
@@ -240,39 +248,36 @@ def test_told_labels_are_never_written_over(
     assert rows[1:3] == ["north/plain/003.png,north,plain,,,", "north/down/002.png,north,down,,,"]
     assert len(rows) == 5
     monkeypatch.chdir(second)
-    with pytest.raises(UserError, match=r"trained with --labels extra\.csv, and there is no such file here"):
+    with pytest.raises(UserError, match=r"trained with --labels extra\.csv, which does not exist here"):
         cli.run([*asking, "more.csv", "--data", str(tmp_path / "data")])
     assert not (second / "more.csv").exists()
 
 
-def test_evaluate_tells_how_many_labels_were_told(
+def test_evaluate_names_the_number_of_added_labels(
     second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def said(domain: str, *more: str) -> str:
+    def output(domain: str, *more: str) -> str:
         capsys.readouterr()
         assert cli.run(["evaluate", str(second), "--domain", domain, "--device", "cpu", *more]) == 0
         return " ".join(capsys.readouterr().out.split())
 
-    remark, whole = (
-        "The model learned from 2 of these images: it was told their labels",
-        "central is the labeled domain",
-    )
-    assert remark in said("north")
-    assert "it was told" not in said("south") and "it was told" not in said("central")
-    # from elsewhere the stored paths say nothing: the images' content does
+    remark, whole = "The model was trained on 2 of these images with their labels", "central is the labeled domain"
+    assert remark in output("north")
+    assert "with their labels" not in output("south") and "with their labels" not in output("central")
+    # in another folder the stored paths are not valid: images are recognised by their content
     monkeypatch.chdir(second)
-    assert remark in said("north", "--data", "../data")
-    assert whole in said("central", "--data", "../data")
-    assert "it was told" not in said("south", "--data", "../data")
+    assert remark in output("north", "--data", "../data")
+    assert whole in output("central", "--data", "../data")
+    assert "with their labels" not in output("south", "--data", "../data")
     for command in (["evaluate", str(second), "--domain", "north"], ["label-next", str(second), "--out", "../x.csv"]):
         monkeypatch.chdir(second if command[0] == "evaluate" else tmp_path)
         if command[0] == "label-next":
             (tmp_path / "data").rename(tmp_path / "moved")
-        with pytest.raises(UserError, match=r"trained with --data data, and there is nothing .* now, with --data"):
+        with pytest.raises(UserError, match=r"trained with --data data, which does not exist here: .* with --data"):
             cli.run([*command, "--device", "cpu"])
 
 
-def test_a_few_of_the_told_images_are_known_by_content(
+def test_some_images_with_added_labels_are_recognised_by_content(
     folders: Path, tmp_path: Path, second: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli.run(["label-next", str(second), "--k", "2", "--out", "extra-2.csv", "--device", "cpu"])
@@ -280,20 +285,18 @@ def test_a_few_of_the_told_images_are_known_by_content(
     for row in filled[1:]:
         row[2] = Path(row[0]).parent.name
     (tmp_path / "extra-2.csv").write_text("\n".join(map(",".join, filled)))
-    told = ["train", "--data", "data", "--labeled", "central", "--test", "none", "--labels", "extra-2.csv"]
-    assert cli.run([*told, *FLAGS.split(), "--out", "third"]) == 0
+    command = ["train", "--data", "data", "--labeled", "central", "--test", "none", "--labels", "extra-2.csv"]
+    assert cli.run([*command, *FLAGS.split(), "--out", "third"]) == 0
     asked = next(row[0] for row in filled[3:] if row[1] == "north")
     few = tmp_path / "few" / "here" / Path(asked).parent.name
     few.mkdir(parents=True)
     (few / "a.png").write_bytes((folders / asked).read_bytes())
     capsys.readouterr()
     assert cli.run(["evaluate", "third", "--data", "few", "--domain", "here", "--device", "cpu"]) == 0
-    assert "The model learned from 1 of these images" in " ".join(capsys.readouterr().out.split())
+    assert "The model was trained on 1 of these images with their labels" in " ".join(capsys.readouterr().out.split())
 
 
 def test_guesses_can_be_copied_into_labels(tmp_path: Path) -> None:
-    from proud.training.records import write_table
-
     names = ["＋陽", "-", "＝x", "'quoted'", "plain"]
     write_table(tmp_path / "t.csv", ["path", "domain", "label"], [["a.png", "north", name] for name in names])
     assert "'＋陽" in (tmp_path / "t.csv").read_text(encoding="utf-8")
@@ -308,19 +311,17 @@ def test_label_next_names_a_method_that_uses_labels(
     recwarn: pytest.WarningsRecorder,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = ["train", "--data", str(folders), "--labeled", "central", "--test", "none", *FLAGS.split()]
-    assert cli.run([*told, "--method", method, "--out", str(tmp_path / "run")]) == 0
+    command = ["train", "--data", str(folders), "--labeled", "central", "--test", "none", *FLAGS.split()]
+    assert cli.run([*command, "--method", method, "--out", str(tmp_path / "run")]) == 0
     recwarn.clear()
     assert cli.run(["label-next", str(tmp_path / "run"), "--out", str(tmp_path / "x.csv"), "--device", "cpu"]) == 0
-    warned = any("erm has no use for such labels" in str(warning.message) for warning in recwarn)
+    warned = any("erm does not support --labels" in str(warning.message) for warning in recwarn)
     shown = " ".join(capsys.readouterr().out.split())
     assert warned == ("proud train … --method proud-plus --labels" in shown) == (method == "erm")
     assert warned or "proud train … --labels" in shown
 
 
-def test_stated_labels_do_not_count_as_pseudo_labels() -> None:
-    from proud.training.evaluator import Evaluator
-
+def test_added_labels_do_not_count_as_pseudo_labels() -> None:
     task = toy_task(per_class=3)
     spec = model_spec("digits", len(CLASSES), SIDE)
     evaluator = Evaluator(task.evaluation, spec, torch.device("cpu"), "fp32")

@@ -1,4 +1,4 @@
-"""Stated labels, saved prototypes and label-next under centred features, consensus and batch norm."""
+"""Added labels, saved prototypes and label-next with centred features, consensus and batch norm."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from test_known import with_known
 import oracle
 from proud import ops
 from proud.config import Options
-from proud.data.arrays import assemble_arrays
 from proud.data.types import Task
-from proud.model.predict import load_model
-from proud.model.label_next import judge
-from proud.training.evaluator import Evaluator
 from proud.methods import method_class
 from proud.methods.context import make_context
+from proud.model.label_next import judge
+from proud.model.load import load_model
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.run import train
 from proud.training.snapshot import save_snapshot
-from toy import CLASSES, as_domain, toy_images, toy_run, toy_settings, toy_task
+from toy import CLASSES, as_domain, task_from, toy_images, toy_run, toy_settings, toy_task
 
 
 def pseudo_labeled(name: str, task: Task, model: str = "digits") -> tuple[Any, Randomness]:
@@ -35,39 +33,37 @@ def pseudo_labeled(name: str, task: Task, model: str = "digits") -> tuple[Any, R
     method = method_class(name)(toy_settings(name), context)
     random = Randomness(3, context.device)
     random.begin_epoch("main", 0)
-    method.begin_epoch(method.stages()[1], 0, random)
+    method.begin_epoch(method.stage_list()[1], 0, random)
     return method, random
 
 
 @pytest.mark.parametrize("name", ["proud", "proud-plus"])
-def test_a_stated_label_enters_its_own_domains_prototypes_alone(name: str) -> None:
+def test_an_added_label_changes_the_prototypes_of_its_own_domain_only(name: str) -> None:
     task = toy_task(per_class=3)
     before, random = pseudo_labeled(name, task)
-    first = before.pseudo_labels()["hidden 1"].labels
+    first = before.found["hidden 1"].labels
     wanted = {row: int(first[row] + 1 + row % 3) % 4 for row in (1, 5, 6)}
     stated = with_known(task, wanted)
     after, random = pseudo_labeled(name, stated)
-    chunks = after.feature_chunks("dapp-0", after.context.unlabeled, 0, len(first), random)
-    features, probs = (torch.cat(parts, 1) for parts in zip(*chunks(), strict=True))
     known = stated.training.unlabeled[0].known
-    by_hand = ops.dapp(features, probs, after.tau, known)
-    found = after.pseudo_labels()["hidden 1"]
+    by_hand = ops.dapp(after.seen(1, random).chunks, after.tau, known=known)
+    found = after.found["hidden 1"]
     assert torch.allclose(found.prototypes, by_hand.prototypes, atol=1e-5)
-    assert not torch.allclose(found.prototypes, before.pseudo_labels()["hidden 1"].prototypes, atol=1e-3)
-    for row, label in wanted.items():  # nothing that follows takes it back
+    assert not torch.allclose(found.prototypes, before.found["hidden 1"].prototypes, atol=1e-3)
+    for row, label in wanted.items():  # no later step changes it
         assert (found.labels[row], found.uncertainty[row]) == (label, 0)
         assert (after.labels[row], after.uncertainty[row]) == (label, 0)
-    other, same = (method.pseudo_labels()["hidden 2"] for method in (before, after))
+    other, same = (method.found["hidden 2"] for method in (before, after))
     assert torch.equal(other.prototypes, same.prototypes)
     assert torch.equal(other.labels, same.labels)
-    assert all(map(torch.equal, before.last_labeled, after.last_labeled))
+    assert all(map(torch.equal, before.labeled, after.labeled))
     assert not torch.equal(before.merged, after.merged)
 
 
 def network_task(size: int) -> Task:
     """Three domains whose images fit a network of this size."""
     hidden = [as_domain(f"hidden {t}", *toy_images(t, 6)) for t in (1, 2)]
-    return assemble_arrays(toy_images(0, 12), hidden, toy_images(3, 3), size=size, val=0.2, seed=1)
+    return task_from(toy_images(0, 12), hidden, toy_images(3, 3), size=size, val=0.2, seed=1)
 
 
 @pytest.fixture(scope="module", params=["proud", "proud-plus"])
@@ -76,7 +72,7 @@ def normed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder, task = tmp_path_factory.mktemp("normed"), network_task(32)
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
     run = toy_run(request.param, task, model="test_resnet", weights="none", val=0.2)
-    train(run, toy_settings(request.param, epochs=2, pretrain_epochs=2), options, task=task)
+    train(run, toy_settings(request.param, epochs=2, pretrain_epochs=2), options, data=task)
     return folder, task
 
 
@@ -85,7 +81,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 def test_saved_prototypes_are_of_the_features_that_predictions_have(normed: tuple[Path, Task]) -> None:
-    """In training, a domain's own batch statistics shape its features; an image that comes alone has none."""
+    """In training, features depend on the batch statistics of their domain; a single image has none."""
     folder, task = normed
     model = load_model(folder, "cpu")
     assert model.prototypes is not None
@@ -108,26 +104,25 @@ def test_saved_prototypes_are_of_the_features_that_predictions_have(normed: tupl
 
 
 @pytest.mark.parametrize("name", ["proud", "proud-plus", "mean-teacher"])
-def test_maps_show_features_of_the_kind_that_prototypes_are_made_of(name: str, tmp_path: Path) -> None:
+def test_snapshots_show_features_like_those_of_the_prototypes(name: str, tmp_path: Path) -> None:
     task = network_task(32)
     method, random = pseudo_labeled(name, task, "test_resnet")
-    evaluator = Evaluator(task.evaluation, method.context.spec, torch.device("cpu"), "fp32")
-    save_snapshot(tmp_path / "first.safetensors", method, task, evaluator, random)
+    save_snapshot(tmp_path / "first.safetensors", method, method.describe(), task, random)
     shown = load_file(tmp_path / "first.safetensors")
     truth = task.evaluation.audits["hidden 2"].labels
-    assert torch.equal(shown["unlabeled/hidden 2/truth"], truth)  # whatever the method: colours are true classes
+    assert torch.equal(shown["unlabeled/hidden 2/truth"], truth)  # for every method: maps are coloured by true classes
     net, spec = method.network(), method.context.spec
     for key, domain in (("unlabeled/hidden 1", task.training.unlabeled[0]), ("test", task.evaluation.test)):
         net.train(name.startswith("proud") and key != "test")
         for module in net.modules():
             if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-                module.momentum = 0.0  # look, but leave no trace
+                module.momentum = 0.0  # keep the running statistics
         with torch.no_grad():
             wanted = net(ops.evaluation_view(domain.images, spec.size, spec.mean, spec.std))[0]
         torch.testing.assert_close(shown[f"{key}/features"].float(), wanted, rtol=1e-2, atol=1e-2)
 
 
-def test_label_next_judges_as_training_did(normed: tuple[Path, Task]) -> None:
+def test_label_next_judges_like_training(normed: tuple[Path, Task]) -> None:
     folder, task = normed
     model = load_model(folder, "cpu")
     assert model.prototypes is not None

@@ -1,7 +1,7 @@
 """The same budget for every method: images passed forward and backward, summed over a method's networks.
 
-They are counted, not declared: one step of every stage runs on a tiny synthetic task, and a hook on each backbone counts
-the images that pass with gradients enabled.
+They are counted, not declared: one step of every stage runs on a tiny synthetic task, and a hook on each backbone
+counts the images that pass with gradients enabled.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def work_side_by_side(
             while together.listen(messages, 0.1):
                 pass
         except Stopped:
-            return Outcome(reason, together.failures)
+            return Outcome(reason or "signal", together.failures)
         finally:
             for worker in workers:
                 worker.terminate()
@@ -105,6 +105,7 @@ class _Together:
         if what == "started":
             self.running[number] = rest[0]
         elif what == "finished":
+            self.failures.pop(rest[0].key, None)  # of another process that tried it
             self.view.finished(rest[0], rest[1])
         elif what == "failed":
             self.failures[rest[0].key] = str(rest[1])
@@ -134,6 +135,6 @@ def _work(
         return stop.is_set() or (parent is not None and not parent.is_alive())  # killed: nobody listens
 
     try:
-        work(plan, folder, Tasks(catalog, progress=False), options, Reporter(messages, number), over)
+        work(plan, folder, Tasks(catalog, cache=options.cache), options, Reporter(messages, number), over)
     except UserError as error:
         messages.put(("fatal", number, error))

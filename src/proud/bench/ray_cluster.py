@@ -25,7 +25,7 @@ from proud.config import Options
 from proud.data.benchmarks import open_catalog
 from proud.errors import UserError
 from proud.files import write_json
-from proud.machine import stop_signals
+from proud.machine import Stopped, stop_signals
 
 if TYPE_CHECKING:
     from proud.training.loop import Progress
@@ -71,7 +71,10 @@ def work_on_ray(
         driver = Driver(ray, Scheduler(plan, Path(paths.folder), view), paths, options, resources)
         write_json(paths.mark, {"host": socket.gethostname(), "pid": os.getpid()})
         with stop_signals() as should_stop, Families(plan, Path(paths.folder)) as families:
-            why = driver.run_until(lambda: "signal" if should_stop() else "time" if deadline() else "", families)
+            try:
+                why = driver.run_until(lambda: "signal" if should_stop() else "time" if deadline() else "", families)
+            except Stopped:  # in the middle of a look that took too long
+                why = "signal"
         driver.stop()
         return driver.scheduler.outcome(why)
 
@@ -129,7 +132,8 @@ class Driver:
         try:
             answer: Answer = self.ray.get(reference)
         except Exception as error:  # retries are spent, or the program itself is broken there
-            answer = Answer(error=f"Ray gave up on it: {str(error).strip().splitlines()[0]}")
+            first, *_ = str(error).strip().splitlines() or [type(error).__name__]
+            answer = Answer(error=f"Ray gave up on it: {first}")
         if answer.row is not None:
             answer = self.add(answer.row)
         self.scheduler.settle(job, answer)
@@ -177,20 +181,20 @@ def run_remotely(
     if not paths.mark.is_file():  # other workers' files are not visible here, nor ours to them
         earlier, left = [], []
     try:
-        tasks = tasks_of(paths.data, paths.root, plan.data)
+        tasks = tasks_of(paths.data, paths.root, plan.data, options.cache)
         return attempt(WorkReuse(plan, Path(paths.folder), tasks, options), job, earlier, left, options, unwatched)
     except UserError as error:
         return Answer(error=str(error))
 
 
 @cache
-def tasks_of(data: str, root: str, expected: str) -> Tasks:
+def tasks_of(data: str, root: str, expected: str, disk: str) -> Tasks:
     """A worker process decodes every domain once for all its runs."""
     catalog = open_catalog(data, root)
     name, _, mark = expected.rpartition(" ")
     if name and fingerprint(catalog) != mark:
         raise UserError(f"The images in {data} on {socket.gethostname()} differ from those on the driver's machine.")
-    return Tasks(catalog)
+    return Tasks(catalog, cache=disk)
 
 
 def unwatched(now: Progress) -> None:

@@ -39,7 +39,7 @@ class Results:
         return {key_of(row) for row in self.rows()}
 
     def add(self, row: ResultRow) -> bool:
-        """Append unless this run is there already; a partial line of a killed process is removed first."""
+        """Append unless this run has a line already; a partial line of a killed process is removed first."""
         with user_errors(self.path):
             make_folder(self.path.parent)
             return self._add(row)
@@ -100,8 +100,8 @@ def check_types(row: ResultRow) -> None:
         raise ValueError("names or seed of the run are not valid")
     if not isinstance(row["config"], dict) or not isinstance(row["config"].get("method_config", {}), dict):
         raise ValueError("the config is not valid")
-    told = row.get("warnings", [])
-    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+    warnings = row.get("warnings", [])
+    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
         raise ValueError("the warnings are not valid")
     content, counts = row.get("content", {}), row.get("images", {})
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
@@ -155,8 +155,8 @@ def command(plan: Plan, job: Job) -> str:
         if given != getattr(RunConfig, name):
             line += f" {flag(name)}" + ("" if given is True else f" {given}")
     # an equal budget gives each method its own epochs, and a setting may belong to another method of the bench
-    said = plan.overrides | {"epochs": job.settings.epochs}
-    return line + "".join(f" --set {key}={value}" for key, value in said.items() if hasattr(job.settings, key))
+    given = plan.overrides | {"epochs": job.settings.epochs}
+    return line + "".join(f" --set {key}={value}" for key, value in given.items() if hasattr(job.settings, key))
 
 
 # ---- images
@@ -214,6 +214,15 @@ def settings_of(config: ResultRow) -> ResultRow:
     return {key: value for key, value in config.items() if key not in CELL and key != "root"}
 
 
+def _common(mine: ResultRow, other: ResultRow) -> ResultRow:
+    """The settings that both name: lines from before a setting was added do not have it."""
+    return {
+        key: _common(value, other[key]) if isinstance(value, dict) and isinstance(other[key], dict) else value
+        for key, value in mine.items()
+        if key in other
+    }
+
+
 def check_same_settings(
     rows: Iterable[ResultRow],
     wanted: dict[str, ResultRow],
@@ -224,7 +233,8 @@ def check_same_settings(
     for row in rows:
         if row["method"] not in wanted:
             continue
-        difference = config_difference(settings_of(row["config"]), settings_of(wanted[row["method"]]))
+        there, now = settings_of(row["config"]), settings_of(wanted[row["method"]])
+        difference = config_difference(*(_common(*pair) for pair in ((there, now), (now, there))))
         if difference:
             lines = "\n  ".join(difference)
             raise UserError(

@@ -54,12 +54,13 @@ class Tasks:
 
     catalog: Catalog
     progress: bool = False
+    cache: str = "auto"
     memory: MemoryCache = field(default_factory=dict)
     known: dict[RunConfig, Facts] = field(default_factory=dict)
 
     def __call__(self, run: RunConfig) -> Task:
         source = find_task(run, self.catalog)
-        return load(run, source, progress=self.progress, cache="auto", memory=self.memory)[0]
+        return load(run, source, progress=self.progress, cache=self.cache, memory=self.memory)[0]
 
     def facts(self, run: RunConfig) -> Facts:
         """The same for all methods."""
@@ -128,7 +129,7 @@ def pretraining_settings(job: Job) -> dict[str, Any]:
 
 @cache
 def family(job: Job) -> str:
-    """All jobs that may share anything, by what the plan alone says; the keys distinguish edited code."""
+    """All jobs that may share anything, by the plan alone; the keys distinguish edited code."""
     kind = method_class(job.run.method)
     return digest(kind.__module__, kind.__qualname__, pretraining_settings(job), job.run.labeled, job.run.seed)
 

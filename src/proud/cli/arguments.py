@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -193,7 +193,7 @@ class BenchArguments:
     """Run a whole table: every combination of labeled and test domain × seeds × methods. The same command continues an
     interrupted bench; several may work on one --out at a time."""
 
-    name: Positional[str]
+    name: Annotated[Positional[str], value("NAME")]
     """digits-dg, pacs, office-home, embedded, or a folder or CSV of your own"""
     root: Annotated[str, value("DIR", "(default: none)")] = ""
     """folder of a named benchmark"""
@@ -215,9 +215,9 @@ class BenchArguments:
     """give every method as many images, forward and backward, as ProUD's pretraining and so many main epochs take"""
     set: Annotated[UseAppendAction[tuple[str, ...]], value("KEY=VALUE")] = ()
     """any other setting of the methods, as in --set alpha=1.0"""
-    reading: ReadSpec = ReadSpec()
-    network: NetSpec = NetSpec()
-    machine: Machine = Machine()
+    reading: ReadSpec = field(default_factory=ReadSpec)
+    network: NetSpec = field(default_factory=NetSpec)
+    machine: Machine = field(default_factory=Machine)
     eval_every: Count = 5
     """epochs between evaluations; the last five are always evaluated"""
     note: Annotated[str, value("TEXT", "(default: none)")] = ""

@@ -64,7 +64,7 @@ def run_bench(arguments: BenchArguments) -> int:
             if arguments.parallel > 1:
                 outcome = work_side_by_side(arguments.parallel, plan, folder, catalog, options, view, deadline)
             else:
-                tasks = Tasks(catalog, progress=not (arguments.quiet or view.shows_table))
+                tasks = Tasks(catalog, not (arguments.quiet or view.shows_table), options.cache)
                 outcome = work(plan, folder, tasks, options, view, deadline)
     if results.path.exists():
         show_tables(arguments)

@@ -23,8 +23,8 @@ from proud.training.run import train
 
 def run(arguments: DemoArguments) -> int:
     out, seed = arguments.out, arguments.seed
-    ours = any((out / method / "run.json").is_file() for method in ("erm", "proud"))
-    if out.exists() and not ours and any(out.iterdir()):
+    is_demo = any((out / method / "run.json").is_file() for method in ("erm", "proud"))
+    if out.exists() and not is_demo and any(out.iterdir()):
         raise UserError(f"{out} has other files. Choose another --out.")
     whole = (out / "report.html").is_file()
     if whole:  # a stop leaves an incomplete demo

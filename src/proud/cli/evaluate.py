@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from proud.cli.arguments import EvaluateArguments
-from proud.cli.show import console, show_plain, show_warning
+from proud.cli.show import console, show_plain, show_warning, unreadable
 from proud.data.checks import also_learned_from
 from proud.data.decode import first_bad_files
 from proud.files import check_output
@@ -33,9 +33,7 @@ def run(arguments: EvaluateArguments) -> int:
         found.write(Path(arguments.out))
     show_accuracy(found)
     if found.skipped:
-        count = len(found.skipped)
-        images = "1 unreadable image was" if count == 1 else f"{count} unreadable images were"
-        show_plain(f"{images} skipped:\n{first_bad_files(found.skipped)}")
+        show_plain(f"{unreadable(len(found.skipped))} skipped:\n{first_bad_files(found.skipped)}")
     show_trust(found)
     show_training(found)
     if arguments.out:
@@ -44,7 +42,8 @@ def run(arguments: EvaluateArguments) -> int:
 
 
 def show_accuracy(found: Evaluation) -> None:
-    table = Table(title=f"{escape(found.model)} on {escape(found.domain)}", title_justify="left")
+    show_plain(f"{found.model} on {found.domain}")
+    table = Table()
     table.add_column("class")
     table.add_column("images", justify="right")
     table.add_column("accuracy", justify="right")
@@ -81,11 +80,16 @@ def show_trust(found: Evaluation) -> None:
     )
     console.print(
         f"prediction sets contain the true class for {100 * trust['coverage']:.1f} % of the images (nominal: "
-        f"{100 * options.coverage:g} %), with {trust['set_size']:.2f} classes on average"
+        f"{100 * options.coverage:g} %), with {trust['set_size']:.2f} classes on average",
+        soft_wrap=True,
     )
-    wrong = "–" if trust["risk"] is None else f"{100 * trust['risk']:.1f} %"
+    if trust["risk"] is None:
+        answered = "no answers: the model abstains on all images"
+    else:
+        answered = (
+            f"answers for {100 * trust['answered']:.1f} % of the images, of which {100 * trust['risk']:.1f} % are wrong"
+        )
+    console.print(f"{answered} (allowed errors: {100 * options.risk:g} %)", soft_wrap=True)
     console.print(
-        f"answers for {100 * trust['answered']:.1f} % of the images, of which {wrong} are wrong (allowed: "
-        f"{100 * options.risk:g} %)"
+        "Coverage and risk are guaranteed on the labeled domain only; these are measured values.", soft_wrap=True
     )
-    console.print("Coverage and risk are guaranteed on the labeled domain only; these are measured values.")

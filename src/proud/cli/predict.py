@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 
 from proud.cli.arguments import PredictArguments
-from proud.cli.show import console, show_plain, show_warning
+from proud.cli.show import console, show_plain, show_warning, unreadable
 from proud.data.decode import first_bad_files
 from proud.errors import UserError
 from proud.files import check_output
@@ -29,7 +29,7 @@ def run(arguments: PredictArguments) -> int:
     write_skipped(skipped, bad)
     console.print(f"{len(rows)} images → {escape(str(arguments.out))}", soft_wrap=True)
     if bad:
-        show_plain(f"{len(bad)} unreadable images skipped → {skipped}\n{first_bad_files(bad)}")
+        show_plain(f"{unreadable(len(bad))} skipped → {skipped}\n{first_bad_files(bad)}")
     console.print(about, soft_wrap=True)
     for text in (*model.warnings, one_answer(rows)):
         show_warning(text)

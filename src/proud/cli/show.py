@@ -20,6 +20,10 @@ def show_plain(text: str) -> None:
     console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
+def unreadable(count: int) -> str:
+    return "1 unreadable image" if count == 1 else f"{count} unreadable images"
+
+
 def show_warning(text: str) -> None:
     if text:
         console.print(f"[bold red]Warning:[/bold red] {escape(text)}", soft_wrap=True)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from proud.cli.arguments import TrainArguments
-from proud.cli.show import console, show_sites, show_warning
+from proud.cli.show import console, show_sites, show_warning, unreadable
 from proud.distributed.ranks import join
 from proud.machine import Stopped
 from proud.model.format import read_run
@@ -44,7 +44,7 @@ def run(arguments: TrainArguments) -> int:
         except Stopped:
             if not group.rank:
                 console.print(
-                    f"Stopped. Continue with the same command and [bold]--resume[/bold]; the run is in {escape(folder)}."
+                    f"Stopped. Continue with the same command and [bold]--resume[/bold]: the run is in {escape(folder)}"
                 )
             return 130
         if group.rank == 0:
@@ -86,7 +86,7 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     console.print(table)
     console.print(classes_of(task))
     if task["skipped"]:
-        console.print(f"{len(task['skipped'])} unreadable images were skipped; run.json lists them.")
+        console.print(f"{unreadable(len(task['skipped']))} skipped; run.json lists them.")
     for text in result.get("warnings", []):
         show_warning(text)
     show_sites(Path(folder))

@@ -13,7 +13,7 @@ from proud.errors import UserError
 
 @dataclass(frozen=True)
 class CheckRow:
-    """`domain` also names the part, as in `photo train`. `status` is "ok" or says what is wrong."""
+    """`domain` also names the part, as in `photo train`. `status` is "ok" or the problem."""
 
     domain: str
     found: int

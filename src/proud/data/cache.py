@@ -1,12 +1,12 @@
-"""Images decoded once and kept on disk, for data that does not fit in memory: files that are mapped, never read whole.
+"""Images decoded once and kept on disk, for data that does not fit in memory: memory-mapped files.
 
-One folder per domain, side and state of its files, named by a hash of all paths, sizes and times of change:
+One folder per domain, format and state of its files, named by a hash of all paths, sizes and modification times:
     hashes.u8   [N, 32]       SHA-256 of each file's content, in the catalog's order (zeros: unreadable)
     order.i64   [N]           places in the catalog, by content
     images.u8   [N, 3, S, S]  in that order
-    steps.jsonl               one line per finished piece of a build; an interrupted one goes on behind them
-    done.json                 checksums of all pieces, written last: without it there is no cache
-Nothing here is ever executed or unpickled: bytes and JSON alone.
+    steps.jsonl               one line per finished piece of a build; an interrupted one continues there
+    done.json                 checksums of all pieces, written last: the cache is valid only with it
+Nothing here is ever executed or unpickled: bytes and JSON only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MappedDomain(NamedTuple):
     folder: Path
 
     def take(self, rows: Sequence[int]) -> Tensor:
-        """These rows; all of them without a copy, many of them as a mapped file that nobody else sees."""
+        """These rows: all of them without a copy, many of them as an anonymous mapped file."""
         if len(rows) == len(self.images):
             return self.images
         shape = (len(rows), *self.images.shape[1:])
@@ -60,7 +60,7 @@ class MappedDomain(NamedTuple):
 
 
 def cache_folder(wanted: str, pixel_bytes: int) -> Path | None:
-    """Where to keep decoded images: `auto` keeps many in the user's cache folder and few nowhere."""
+    """Where to keep decoded images: `auto` keeps many in the user's cache folder, and few in memory only."""
     if wanted == NEVER or (wanted == AUTO and pixel_bytes < AUTOMATIC_BYTES):
         return None
     if wanted != AUTO:
@@ -82,7 +82,7 @@ def map_domain(
     progress: bool = False,
     states: PendingStates | None = None,
 ) -> MappedDomain:
-    """Open the domain's cache, after building or repairing it if need be. One process builds, others wait for it."""
+    """Open the domain's cache; build or repair it first if necessary. One process builds, the others wait."""
     files = CachedFiles(catalog, domain, states)
     home = folder / files.key(pixels)
     with _writing(home):
@@ -129,13 +129,13 @@ def _writing(home: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"The image cache in {home.parent} cannot be written: {error.strerror or error}. What is finished stays; "
-            "choose another folder by --cache DIR, or go without by --cache none."
+            f"The image cache in {home.parent} cannot be written: {error.strerror or error}. Finished parts are kept; "
+            "choose another folder with --cache DIR, or use --cache none."
         ) from error
 
 
 def _remove_older(folder: Path, newest: Path, identity: dict[str, Any]) -> None:
-    """Caches of the same domain before its files changed."""
+    """Remove caches of the same domain from before its files changed."""
     for path in folder.glob("*/done.json"):
         about = read_description(path)
         if path.parent != newest and about is not None and about.get("made_from") == identity:

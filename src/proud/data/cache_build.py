@@ -1,4 +1,4 @@
-"""Filling a domain's image cache piece by piece, and finding out what of it is whole. See `cache` for the files."""
+"""Builds a domain's image cache piece by piece, and checks which pieces are intact. See `cache` for the files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CachedFiles:
         return Path(self.root, self.entries[place].location)
 
     def key(self, pixels: PixelFormat) -> str:
-        """Of everything that decides what is in the cache; another Pillow may decode a little differently."""
+        """A hash of everything that decides the content; another Pillow may decode slightly differently."""
         about = [VERSION, asdict(pixels), PIL.__version__, os.path.realpath(self.root), self.name]
         digest = hashlib.sha256(json.dumps(about).encode())
         for which in range(3):  # locations, labels, splits
@@ -66,7 +66,7 @@ class Build:
     # ---- is it there?
 
     def intact(self) -> dict[str, Any] | None:
-        """The description of a finished cache. Files that changed since are compared with their checksums."""
+        """The description of a finished cache. Files that have changed since are verified by their checksums."""
         done = read_description(self.home / "done.json")
         if done is None or done.get("version") != VERSION or done.get("count") != self.count:
             return None
@@ -78,7 +78,7 @@ class Build:
             return None
 
     def _check(self, name: str, sums: dict[str, int]) -> bool:
-        """Damaged pieces are forgotten, so that the build makes them again."""
+        """Damaged pieces are made again by the next build."""
         damaged = [piece for piece, value in sums.items() if self._sum(name, int(piece)) != value]
         if damaged:
             (self.home / "done.json").unlink(missing_ok=True)
@@ -109,7 +109,7 @@ class Build:
         return f"Decoding {self.files.name} into the cache"
 
     def _steps(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """What an earlier build finished, as far as it is still there and whole."""
+        """The intact pieces of an earlier build."""
         path = self.home / "steps.jsonl"
         found: dict[tuple[str, int], dict[str, Any]] = {}
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
@@ -121,7 +121,7 @@ class Build:
             except (ValueError, KeyError, TypeError):
                 continue
         text = "".join(json.dumps(step) + "\n" for step in found.values())
-        path.write_text(text, encoding="utf-8")  # torn and outdated lines go
+        path.write_text(text, encoding="utf-8")  # without partial and outdated lines
         return found
 
     def _pieces(
@@ -131,7 +131,7 @@ class Build:
         work: Callable[[int, np.ndarray], str],
         title: str,
     ) -> dict[str, Any]:
-        """All pieces of a file, the missing ones made now. `work` fills a row and returns what is wrong, if any."""
+        """All pieces of a file; missing ones are made. `work` fills a row and returns the problem, if any."""
         path, width = self._path(name), self.row_bytes[name]
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:

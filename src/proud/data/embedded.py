@@ -94,7 +94,7 @@ def contact_sheet(columns: int = 20) -> Image.Image:
 
 def _handwritten() -> tuple[list[Floats], list[Floats]]:
     """Two disjoint sets of 8×8 digits, scaled to [0,1], in the order of the labels."""
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # noqa: PLC0415
 
     samples = load_digits()
     random = Generator(PCG64(0))
@@ -115,7 +115,7 @@ def _printed(faces: tuple[str, ...]) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=64)
 def _font(face: str, height: int) -> ImageFont.FreeTypeFont:
-    import matplotlib
+    import matplotlib  # noqa: PLC0415
 
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{face}.ttf"
     return ImageFont.truetype(str(path), height, layout_engine=ImageFont.Layout.BASIC)

@@ -1,7 +1,7 @@
-"""The types that carry images, and the wall between what methods may see and what only evaluation may open.
+"""The types that carry images, and the separation of what methods may see from what only evaluation may use.
 
-A method gets a `TrainingData` and nothing else. In it, an unlabeled domain has neither labels nor file paths: the
-name of a folder can be the name of a class.
+A method gets a `TrainingData` and nothing else. In it, an unlabeled domain has neither labels nor file paths: a
+folder's name can be that of a class.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 UNKNOWN = -1
-"""The label of an image whose class nobody stated."""
+"""The label of an image whose class is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class UnlabeledDomain:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The true labels of an unlabeled domain (-1 where nobody knows), row by row. For evaluation only."""
+    """The true labels of an unlabeled domain (-1: unknown), row by row. For evaluation only."""
 
     name: str
     labels: Tensor
@@ -72,7 +72,7 @@ class Audit:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """All that a method ever gets."""
+    """All that a method gets."""
 
     classes: tuple[str, ...]
     labeled: LabeledDomain
@@ -81,7 +81,7 @@ class TrainingData:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationData:
-    """What measures a model and must not shape it."""
+    """For measuring a model; never for training."""
 
     validation: LabeledDomain | None = None
     test: LabeledDomain | None = None
@@ -90,7 +90,7 @@ class EvaluationData:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One labeled domain, some unlabeled ones, perhaps an unseen one; `report` says in JSON what went in.
+    """One labeled domain, some unlabeled ones, perhaps an unseen one; `report` describes them as JSON.
 
     `size` is the side of the square that the network sees. The images are stored a little larger (`stored_side`).
     """

@@ -21,7 +21,7 @@ LONGEST_TRAIL = 4  # links on the way to one file
 class Walk:
     """Visits visible files and folders; links are followed only if they stay below the root and do not loop.
 
-    A folder that links lead to over and over is not visited every time: links to links can make endless many paths.
+    The number of visits by links is limited: links to links can form endlessly many paths.
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,7 +38,7 @@ class Walk:
         return map(Path, self.image_paths(str(folder)))
 
     def image_paths(self, folder: str) -> list[str]:
-        """As text, for there may be a million of them."""
+        """As text: there may be a million of them."""
         found: list[str] = []
         self._collect(folder, found, (), 0)
         return found
@@ -89,7 +89,7 @@ class Walk:
 
 
 def is_dir(entry: os.DirEntry[str]) -> bool:
-    """A link to itself is none."""
+    """A link to itself is not a folder."""
     try:
         return entry.is_dir()
     except OSError:

@@ -79,7 +79,7 @@ def check_method(group: Group, name: str, method: type[Method], batch_size: int)
         raise UserError(f"The method {name} runs in one process only: start it without torchrun.")
     if batch_size % group.size:
         raise UserError(
-            f"--batch-size {batch_size} cannot be divided among {group.size} processes: choose a multiple of {group.size}."
+            f"--batch-size {batch_size} is not divisible by {group.size} processes: choose a multiple of {group.size}."
         )
 
 

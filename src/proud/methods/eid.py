@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proud.config import BetaParameter, Count, Share
 from proud.lazy import LazyModule, ops, torch
-from proud.methods.base import Description, Method, MethodConfig, Sizes, Stage, buffers, steps_for
+from proud.methods.base import Method, MethodConfig, Sizes, Stage, buffers, steps_for
 from proud.methods.coteaching import clean_first, information_maximization, remember_count, smallest
+from proud.methods.description import Description
 from proud.methods.mcd import Adapter
 from proud.methods.mixstyle import LAYERS, MixStyle
 from proud.methods.views import SIMPLE_UNIFORMS

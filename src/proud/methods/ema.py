@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from proud.config import Decay
 from proud.lazy import torch
-from proud.methods.base import Parts, buffers
+from proud.methods.base import MethodConfig, Parts, buffers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,6 +16,16 @@ if TYPE_CHECKING:
     from proud.methods.base import Stage
     from proud.methods.context import Context
     from proud.nets.models import Net
+
+
+@dataclass(frozen=True)
+class EMAConfig(MethodConfig):
+    """Settings that the semi-supervised baselines share."""
+
+    ema_decay: Decay = 0.999
+    """decay of the moving average of the weights, which is evaluated and saved"""
+    noisemix: bool = False
+    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
 
 
 class WeightAverage(Parts):

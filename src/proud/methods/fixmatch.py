@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proud.config import Decay, NotNegative, Share
+from proud.config import NotNegative, Share
 from proud.lazy import ops, torch
-from proud.methods.base import Method, MethodConfig, Stage
-from proud.methods.ema import WeightAverage
+from proud.methods.base import Method, Stage
+from proud.methods.ema import EMAConfig, WeightAverage
 from proud.methods.views import SIMPLE_UNIFORMS
 from proud.randomness import Draw, Draws
 
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FixMatchConfig(MethodConfig):
-    ema_decay: Decay = 0.999
-    """decay of the moving average of the weights, which is evaluated and saved"""
-    noisemix: bool = False
-    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
+class FixMatchConfig(EMAConfig):
     confidence: Share = 0.95
     """least probability of a pseudo-label that is used (τ)"""
     unlabeled_weight: NotNegative = 1.0

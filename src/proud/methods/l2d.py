@@ -97,7 +97,7 @@ class L2D(ERM):
         return losses
 
     def style_losses(self, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
-        """The generator keeps the classes' features and lowers what restyled images tell about their originals."""
+        """The generator keeps the classes' features and lowers what restyled images share with their originals."""
         with torch.no_grad():
             x, labels = self.images(rows, draws)
         equal = torch.ones_like(draws["branches"])

@@ -32,7 +32,7 @@ class Adapter(Parts):
         # A: features and both classifiers learn the source
         loss = self.both(source_loss, self.features(x))
         update(loss, self.features_optimizer, self.heads_optimizer)
-        # B: the classifiers disagree on the target as far as the source lets them
+        # B: the classifiers disagree on the target as much as the source allows
         with torch.no_grad():
             features, features_target = self.features(x), self.features(x_target)
         update(self.both(source_loss, features) - self.disagreement(features_target), self.heads_optimizer)

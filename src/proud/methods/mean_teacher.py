@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from proud.config import Decay, NotNegative, WholeNumber
 from proud.lazy import torch
-from proud.methods.base import Method, MethodConfig, Stage
-from proud.methods.ema import WeightAverage
+from proud.methods.base import Method, Stage
+from proud.methods.ema import EMAConfig, WeightAverage
 from proud.methods.views import SIMPLE_UNIFORMS
 from proud.randomness import Draw, Draws
 
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MeanTeacherConfig(MethodConfig):
-    ema_decay: Decay = 0.999
-    """decay of the moving average of the weights, which is evaluated and saved"""
-    noisemix: bool = False
-    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
+class MeanTeacherConfig(EMAConfig):
     ema_decay_rampup: Decay = 0.99
     """decay of the teacher while the consistency weight still rises"""
     consistency: NotNegative = 10.0

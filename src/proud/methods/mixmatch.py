@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proud.config import BetaParameter, Count, Decay, NotNegative, Positive, WholeNumber
+from proud.config import BetaParameter, Count, NotNegative, Positive, WholeNumber
 from proud.lazy import ops, torch
-from proud.methods.base import Method, MethodConfig, Stage
-from proud.methods.ema import WeightAverage
+from proud.methods.base import Method, Stage
+from proud.methods.ema import EMAConfig, WeightAverage
 from proud.methods.views import SIMPLE_UNIFORMS
 from proud.randomness import Draw, Draws
 
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MixMatchConfig(MethodConfig):
-    ema_decay: Decay = 0.999
-    """decay of the moving average of the weights, which is evaluated and saved"""
-    noisemix: bool = False
-    """add NoiseMix copies, as ProUD does (not in the method's paper)"""
+class MixMatchConfig(EMAConfig):
     views: Count = 2
     """augmented views of each unlabeled image, whose predictions are averaged (K)"""
     temperature: Positive = 0.5

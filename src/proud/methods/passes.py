@@ -1,4 +1,4 @@
-"""Full passes over domains for pseudo-labeling: in chunks, shared by processes, with each domain's own batch statistics.
+"""Full passes over domains for pseudo-labeling: in chunks, shared by processes, with a domain's own batch statistics.
 
 A domain's statistics are those of chunks of the same size on every device, drawn from all over the domain: otherwise
 images that are sorted by class would be recognised by their position.

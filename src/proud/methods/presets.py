@@ -1,4 +1,4 @@
-"""Hyper-parameters per data set: the paper's (supplementary, section 1) and, where it is silent, ours."""
+"""Hyper-parameters per data set: the paper's (supplementary, section 1), and our own where it states none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100},
 }
 
-# what differs for single methods: proud-plus is done sooner, and its averages bear larger steps on photographs
+# exceptions for single methods: proud-plus needs fewer epochs, and its averages allow larger steps on photographs
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "proud-plus": {
         "pacs": {"epochs": 25, "lr": 0.003},
@@ -30,6 +30,6 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def preset(data: str, model: str = "auto", method: str = "") -> dict[str, Any]:
-    """Settings of a method for a benchmark's name or, for one's own data, for the kind of network."""
+    """Settings of a method for a named benchmark or, for one's own data, for the kind of network."""
     name = data if data in PRESETS else "small" if model == "digits" else "photos"
     return PRESETS[name] | OWN.get(method, {}).get(name, {})

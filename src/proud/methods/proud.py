@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from proud.config import BetaParameter, Count, NotNegative, Positive, Share
 from proud.lazy import ops, torch
-from proud.methods.base import Description, Method, MethodConfig, Prototypes, Sizes, Stage, any_length
+from proud.methods.base import Method, MethodConfig, Sizes, Stage, any_length
+from proud.methods.description import Description, Prototypes
 from proud.methods.passes import DomainPass, Passes
 from proud.randomness import Draw, Draws
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 from proud.config import NotNegative, Positive, Share
 from proud.lazy import ops, torch
-from proud.methods.base import Description, MethodConfig, Sizes, Stage, any_length
+from proud.methods.base import MethodConfig, Sizes, Stage, any_length
+from proud.methods.description import Description
 from proud.methods.ema import WeightAverage
 from proud.methods.passes import DomainPass, Passes
 from proud.methods.proud import ProUD, ProUDConfig

@@ -35,7 +35,8 @@ class AnswerOptions:
 
 def assess(model: Model, images: Tensor, options: AnswerOptions) -> dict[str, list[Any]]:
     """For stored uint8 images: label and confidence; calibrated models add `set` (classes by falling probability) and
-    `abstain`; those with prototypes add `uncertainty`, in nats; on request, `probabilities` [K]. Classes are numbers."""
+    `abstain`; those with prototypes add `uncertainty`, in nats; on request, `probabilities` [K]. Classes are
+    numbers."""
     features, logits = model.outputs(images)
     trust = model.trust
     raw = probabilities(logits)

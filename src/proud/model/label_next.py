@@ -65,8 +65,8 @@ def check_table(out: Path, overwrite: bool, labels: str) -> None:
     """The labels that the run was trained with are never overwritten."""
     if labels and not Path(labels).is_file():
         raise UserError(
-            f"The run was trained with --labels {labels}, which does not exist here: put it back, or call label-next in "
-            "the folder where the run was started. The new table starts with these labels."
+            f"The run was trained with --labels {labels}, which does not exist here: put it back, or call label-next "
+            "in the folder where the run was started. The new table starts with these labels."
         )
     if labels and os.path.realpath(out) == os.path.realpath(labels):
         raise UserError(f"{out} holds the labels that the run was trained with: choose another name for --out.")

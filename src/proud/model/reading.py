@@ -52,4 +52,7 @@ class Reading:
 
 
 def none_readable(bad: Sequence[BadFile]) -> UserError:
-    return UserError(f"None of the {len(bad)} images could be read; the first: {bad[0].path}: {bad[0].reason}")
+    first = f"{bad[0].path}: {bad[0].reason}"
+    if len(bad) == 1:
+        return UserError(f"The only image cannot be read: {first}")
+    return UserError(f"None of the {len(bad)} images can be read; the first: {first}")

@@ -1,5 +1,5 @@
 """Everything about batch norm: blended with an image's own statistics, synchronised over processes, or evaluated with
-the statistics of the batch itself. No other file knows of it."""
+the statistics of the batch itself. No other file deals with it."""
 
 from __future__ import annotations
 

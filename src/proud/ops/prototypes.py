@@ -26,7 +26,7 @@ class PseudoLabels:
     uncertainty: Tensor  # [N], nats
     prototypes: Tensor  # [K,d], zero rows where absent
     present: Tensor  # [K] bool: some image carried this label when the prototypes were built
-    agreement: Tensor | None = None  # [N]: share of the views that find the label by themselves
+    agreement: Tensor | None = None  # [N]: share of the views that give this label alone
 
 
 def cosine_distance(features: Tensor, prototypes: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def nearest_prototype(features: Tensor, prototypes: Tensor, present: Tensor | No
 
 
 def hard_prototypes(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Eq. 3: means of the features under each label. [N,d], [N] -> [K,d] (zero where nobody is), [K] bool."""
+    """Eq. 3: means of the features under each label. [N,d], [N] -> [K,d] (zero without members), [K] bool."""
     sums, counts = _class_sums(features, _membership(labels, num_classes))
     return _means(sums, counts).to(features.dtype), counts > 0
 

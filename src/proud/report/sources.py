@@ -14,8 +14,8 @@ import numpy as np
 from proud.bench.results import ResultRow, read_rows
 from proud.errors import UserError
 from proud.files import read_json
+from proud.model.format import read_run
 from proud.training.records import Records
-from proud.training.run_folder import read_run
 from proud.training.snapshot import MOMENTS
 
 if TYPE_CHECKING:

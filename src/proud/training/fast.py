@@ -124,7 +124,7 @@ class FastEpochs(Epochs):
         for optimizer in self.method.optimizers().values():
             optimizer.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other runs may work beside it
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other runs may use the device
             for name, value in step().items():
                 losses[name].index_copy_(0, counter, value.float().reshape(1))
             counter += 1

@@ -16,7 +16,8 @@ from proud import ops
 from proud.data.types import Task
 from proud.errors import UserError
 from proud.machine import Stopped
-from proud.methods.base import Description, LossFunction, Method, Stage
+from proud.methods.base import LossFunction, Method, Stage
+from proud.methods.description import Description
 from proud.randomness import Randomness
 from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
 from proud.training.evaluator import Evaluator
@@ -35,7 +36,7 @@ PREVIOUS = "loop.before/"  # the loop's own tensors in a checkpoint
 
 @dataclass(frozen=True)
 class Progress:
-    """Passed to whoever watches: before every epoch (`step` 0), after every step, and after every epoch (`record`)."""
+    """Passed to the watcher: before every epoch (`step` 0), after every step, and after every epoch (`record`)."""
 
     stage: str
     epoch: int

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from proud import ops
 from proud.data.checks import evenly
 from proud.files import replacing, write_json, write_tensors
-from proud.methods.base import Description
+from proud.methods.description import Description
 from proud.nets.forward import forward_all
 from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
 from proud.trust.diagnosis import diagnose, most_doubtful

@@ -117,7 +117,7 @@ def counted_epochs(loop: Loop) -> list[int]:
 
 
 def skip(loop: Loop, kept: Kept, epochs: int) -> None:
-    """Enter so many epochs of another run as done: no seconds of ours, no numbers of its test domain."""
+    """Enter so many epochs of another run as done: without timings, and without numbers of its test domain."""
     records = [record | {"shared_with": kept.by} for record in kept.records[:epochs]]
     if not records:
         return

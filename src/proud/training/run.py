@@ -80,38 +80,46 @@ def train(
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
         finished = group.from_first(lambda: None if before is None else read_result(run.folder))
-        if finished is not None:
-            if isinstance(data, Task):  # whose images were read anyway
-                with group.failing_together():
-                    refuse_other_data(run.folder, before["task"], data.report)
-            return finished | {"folder": str(run.folder)}  # wherever it was when it was trained
-        with group.failing_together():
-            task, method, about = build(run, before, data)
-        losses = group.losses(method)
-        if before is None and run.writes:
-            start_folder(run, about)
-        with stop_signals() as should_stop:
-            loop = Loop(
-                method,
-                task,
-                run.folder,
-                run.stored,
-                eval_every=options.eval_every,
-                epochs=choose_epochs(run, method, losses),
-                watch=watch,
-                should_stop=should_stop,
-                reuse=reuse,
-            )
-            loop.restore()
-            try:
-                records = loop.run()
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                context = method.context
-                del method, loop, losses  # their memory is needed for the search
-                raise UserError(too_large(error, method_class(config.method), settings, context)) from None
-        return finish(run, loop, records)
+        if finished is None:
+            return train_in_folder(run, before, data, watch, reuse)
+        if isinstance(data, Task):  # whose images were read anyway
+            with group.failing_together():
+                refuse_other_data(run.folder, before["task"], data.report)
+        return finished | {"folder": str(run.folder)}  # wherever it was when it was trained
+
+
+def train_in_folder(
+    run: Run, before: dict[str, Any] | None, data: TaskSource | Task | None, watch: Watch, reuse: Reuse | None
+) -> dict[str, Any]:
+    """The folder is locked; `before` is the description of a run to be resumed."""
+    with run.group.failing_together():
+        task, method, about = build(run, before, data)
+    losses = run.group.losses(method)
+    if before is None and run.writes:
+        start_folder(run, about)
+    with stop_signals() as should_stop:
+        loop = Loop(
+            method,
+            task,
+            run.folder,
+            run.stored,
+            eval_every=run.options.eval_every,
+            epochs=choose_epochs(run, method, losses),
+            watch=watch,
+            should_stop=should_stop,
+            reuse=reuse,
+        )
+        loop.restore()
+        try:
+            records = loop.run()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            context = method.context
+            del method, loop, losses  # their memory is needed for the search
+            kind = method_class(run.config.method)
+            raise UserError(too_large(error, kind, run.settings, context)) from None
+    return finish(run, loop, records)
 
 
 def start_folder(run: Run, about: dict[str, Any]) -> None:
@@ -153,7 +161,7 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any
 def build(
     run: Run, before: dict[str, Any] | None, data: TaskSource | Task | None
 ) -> tuple[Task, Method, dict[str, Any]]:
-    """Images, method, and what run.json says of them. `before`: the description of a run to be resumed."""
+    """Images, method, and their description in run.json. `before`: the description of a run to be resumed."""
     config, options, group = run.config, run.options, run.group
     device = choose_device(group.device(options.device))
     # sums depend on the number of threads: a resumed run keeps it
@@ -207,9 +215,9 @@ def load(
 
 
 def check_known_labels(task: Task, method: str) -> None:
-    if any(domain.known is not None for domain in task.training.unlabeled):
-        if not method_class(method).uses_known_labels:
-            raise UserError(f"{method} does not support --labels; use --method proud.")
+    labeled = any(domain.known is not None for domain in task.training.unlabeled)
+    if labeled and not method_class(method).uses_known_labels:
+        raise UserError(f"{method} does not support --labels; use --method proud.")
 
 
 def note_changed_code(run: Run, before: dict[str, Any], code: str) -> None:

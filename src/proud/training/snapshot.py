@@ -12,7 +12,8 @@ from torch.nn.functional import interpolate
 from proud import ops
 from proud.data.types import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
 from proud.files import replacing, write_tensors
-from proud.methods.base import Description, Method
+from proud.methods.base import Method
+from proud.methods.description import Description
 from proud.nets.forward import forward_all
 from proud.randomness import Randomness
 

@@ -123,7 +123,7 @@ def _text(name: str, verdict: str, signals: dict[str, float], images: int) -> st
     if verdict == "sound":
         state = "stable" if "stability" in signals else "look sound (one epoch: stability unknown)"
         return f"{name}: pseudo-labels {state}" + (f", {uncertain}" if uncertain else "")
-    look = f"; look at these {images} images" if images else ""
+    look = f"; look at its {images} most uncertain images" if images else ""
     words = {"doubtful": "doubtful", "harmful": "likely harmful"}[verdict]
     return f"{name}: {words}{look} ({'; '.join([*reasons, *([uncertain] if uncertain else [])])})"
 

@@ -71,9 +71,9 @@ class Trust:
     def calibration(self) -> str:
         """How the confidence was calibrated."""
         if self.images < MIN_IMAGES:
-            return f"not calibrated: this needs {MIN_IMAGES} validation images, training had {self.images}"
+            return f"not calibrated (this needs {MIN_IMAGES} validation images, training had {self.images})"
         if self.temperature == 1:
-            return f"not rescaled: no temperature fits the {self.images} validation images better (T = 1)"
+            return f"not rescaled (no temperature fits the {self.images} validation images better than T = 1)"
         return f"calibrated on {self.images} validation images of the labeled domain (T = {self.temperature:.2f})"
 
     def as_json(self) -> dict[str, Any]:

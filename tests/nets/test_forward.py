@@ -1,4 +1,4 @@
-"""Measuring a network."""
+"""Features and logits of stored images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from proud.training.evaluator import full_precision
+from proud.nets.forward import full_precision
 
 matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
 
@@ -22,8 +22,8 @@ def tf32() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tf32")
-def test_full_precision_is_for_the_time_being() -> None:
-    with pytest.raises(RuntimeError, match="out of luck"), full_precision():
+def test_full_precision_ends_with_its_block() -> None:
+    with pytest.raises(RuntimeError, match="no memory"), full_precision():
         assert not matmul.allow_tf32 and not cudnn.allow_tf32
-        raise RuntimeError("out of luck")
+        raise RuntimeError("no memory")
     assert matmul.allow_tf32 and cudnn.allow_tf32

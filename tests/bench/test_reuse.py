@@ -1,4 +1,4 @@
-"""No work twice: runs that share a training, or a pretraining, end as they would have ended alone."""
+"""No work twice: runs that share a training or a pretraining end as they would have ended alone."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_queue import Diary, after, rows_of, run
 
-from proud.bench.reuse import Families, Sharer, code_of, family
-from proud.bench.queue import Tasks
-from proud.cli.bench import BenchArguments, bench, out_folder, prepare
+from bench.small_bench import Diary, Make, after, rows_of, work_on
+from proud.bench.reuse import Families, Tasks, WorkReuse, family
+from proud.cli import bench
+from proud.cli.bench import out_folder, prepare
 from proud.config import Options
-from proud.methods import METHODS
+from proud.methods import METHODS, code_of
 from toy import write_folders
 
-Make = Callable[..., BenchArguments]
 THREE = "one:four,one:three,one:two"
 TWO = "one:three,one:two"
 BOTH: dict[str, Any] = {"methods": "erm,proud", "epochs": 5, "pretrain_epochs": 3}
@@ -32,15 +31,16 @@ def same_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Domains of different sizes: an epoch's steps depend on which of them are unlabeled."""
-    root = write_folders(tmp_path_factory.mktemp("data") / "uneven", {"one": 0, "two": 1}, per_class=2)
-    write_folders(root, {"three": 2}, per_class=3)
-    return write_folders(root, {"four": 3}, per_class=5)
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Domains of different sizes: the steps of an epoch depend on which of them are unlabeled."""
+    root = tmp_path_factory.mktemp("data") / "uneven"
+    for look, (name, per_class) in enumerate({"one": 2, "two": 1, "three": 3, "four": 5}.items()):
+        write_folders(root, {name: look}, per_class=per_class)
+    return {"name": str(root), "set": ("batch_size=8",)}
 
 
 class Steps(Diary):
-    """Counts the steps of every job and stage."""
+    """Counts the steps of every method, test domain and stage."""
 
     def __init__(self) -> None:
         super().__init__(self.count)
@@ -62,7 +62,7 @@ def runs_apart() -> dict[str, Path]:
 
 @pytest.fixture
 def apart(arguments: Make, runs_apart: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Apart:
-    """Every combination in a bench of its own, made once for all tests."""
+    """Every combination in a bench of its own; each is run once for all tests."""
 
     def make(combos: str, **changes: Any) -> list[Path]:
         outs = []
@@ -70,7 +70,7 @@ def apart(arguments: Make, runs_apart: dict[str, Path], tmp_path_factory: pytest
             key = repr((combo, sorted(changes.items())))
             if key not in runs_apart:
                 runs_apart[key] = tmp_path_factory.mktemp("apart")
-                assert bench(arguments(combos=combo, eval_every=1, out=str(runs_apart[key]), **changes)) == 0
+                assert bench.run(arguments(combos=combo, eval_every=1, out=str(runs_apart[key]), **changes)) == 0
             outs.append(runs_apart[key])
         return outs
 
@@ -78,7 +78,7 @@ def apart(arguments: Make, runs_apart: dict[str, Path], tmp_path_factory: pytest
 
 
 def assert_same_runs(together: Path, separate: list[Path]) -> None:
-    """Lines, weights and outputs; records too, as far as they are a result or were not shared."""
+    """The same rows, weights and outputs; and the same records, except accuracies of shared epochs that do not count."""
     there = {path.name: path for out in separate for path in (out / "runs").iterdir()}
     assert {path.name for path in (together / "runs").iterdir()} == there.keys()
     for name, path in there.items():
@@ -109,44 +109,47 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("finished", "seconds", "shared")}
 
 
-@pytest.mark.parametrize(("methods", "epochs"), [("rsc,dgvgs,l2d", 1), ("erm-noisemix,rsc", 6)])
+@pytest.mark.parametrize(
+    ("methods", "epochs", "combos"), [("rsc,dgvgs,l2d", 1, TWO), ("rsc", 6, TWO), ("erm-noisemix", 6, THREE)]
+)
 def test_a_training_on_the_labeled_domain_alone_serves_all_test_domains(
-    arguments: Make, apart: Apart, methods: str, epochs: int
+    arguments: Make, apart: Apart, methods: str, epochs: int, combos: str
 ) -> None:
     settings: dict[str, Any] = {"methods": methods, "epochs": epochs, "pretrain_epochs": 2}
-    together, view = arguments(combos=THREE, **settings), Steps()
-    assert run(together, view).stopped == ""
-    assert {test for _, test, _ in view.steps} == {"four"}
-    assert_same_runs(out_folder(together), apart(THREE, **settings))
+    together, view = arguments(combos=combos, **settings), Steps()
+    assert work_on(together, view).stopped == ""
+    first = combos.split(",")[0].removeprefix("one:")
+    assert {test for _, test, _ in view.steps} == {first}
+    assert_same_runs(out_folder(together), apart(combos, **settings))
     for row in rows_of(together):
         assert row.get("shared") == (
-            None if row["test"] == "four" else {"part": "training", "method": row["method"], "test": "four"}
+            None if row["test"] == first else {"part": "training", "method": row["method"], "test": first}
         )
 
 
-def test_where_steps_differ_only_the_pretraining_is_shared(arguments: Make, uneven: Path, apart: Apart) -> None:
-    settings: dict[str, Any] = {"methods": "erm,rsc", "epochs": 6, "pretrain_epochs": 2, "name": str(uneven)}
-    together, view = arguments(combos=THREE, **settings), Steps()
-    assert run(together, view).stopped == ""
+def test_where_steps_differ_only_the_pretraining_is_shared(
+    arguments: Make, uneven: dict[str, Any], apart: Apart
+) -> None:
+    settings = uneven | {"methods": "erm,rsc", "epochs": 6, "pretrain_epochs": 2}
+    together, view = arguments(combos=TWO, **settings), Steps()
+    assert work_on(together, view).stopped == ""
     assert {(method, test) for method, test, stage in view.steps if stage == "main"} == {
-        (method, test) for method in ("erm", "rsc") for test in ("two", "three", "four")
+        (method, test) for method in ("erm", "rsc") for test in ("two", "three")
     }
-    # the share that RSC challenges grows with the share of all steps: it has nothing to give
+    # how much RSC removes grows with the share of all steps that are done: its pretraining depends on their number
     assert {(method, test) for method, test, stage in view.steps if stage == "pretrain"} == {
-        ("erm", "four"),
-        ("rsc", "four"),
+        ("erm", "three"),
         ("rsc", "three"),
         ("rsc", "two"),
     }
-    assert_same_runs(out_folder(together), apart(THREE, **settings))
+    assert_same_runs(out_folder(together), apart(TWO, **settings))
 
 
-def test_the_pretraining_serves_all_test_domains(arguments: Make, uneven: Path, apart: Apart) -> None:
-    methods = "proud-plus,mean-teacher,fixmatch-noisemix,eid"
-    settings: dict[str, Any] = {"methods": methods, "epochs": 5, "pretrain_epochs": 2, "name": str(uneven)}
+def test_the_pretraining_serves_all_test_domains(arguments: Make, uneven: dict[str, Any], apart: Apart) -> None:
+    settings = uneven | {"methods": "proud-plus,mean-teacher,fixmatch-noisemix,eid", "epochs": 5, "pretrain_epochs": 1}
     together, view = arguments(combos=TWO, **settings), Steps()
-    assert run(together, view).stopped == ""
-    # EID saves a place for each unlabeled image: it shares where domains are of one size
+    assert work_on(together, view).stopped == ""
+    # EID has a buffer with a row for each unlabeled image: it shares only between domains of the same size
     assert {test for name, test, stage in view.steps if stage == "pretrain" and name != "eid"} == {"three"}
     assert_same_runs(out_folder(together), apart(TWO, **settings))
     shared = {row["method"]: row.get("shared") for row in rows_of(together) if row["test"] == "two"}
@@ -154,10 +157,10 @@ def test_the_pretraining_serves_all_test_domains(arguments: Make, uneven: Path, 
     assert all(found == {"part": "pretraining", "method": name, "test": "three"} for name, found in shared.items())
 
 
-def test_epochs_that_count_are_measured_on_the_own_test_domain(arguments: Make) -> None:
-    """With fewer than five main epochs some of the pretraining's are among the last five."""
-    together = arguments(methods="proud", combos=TWO, epochs=4, pretrain_epochs=3)
-    assert bench(together) == 0
+def test_epochs_that_count_are_measured_on_the_runs_own_test_domain(arguments: Make) -> None:
+    """With fewer than five main epochs some of the last five are of the pretraining."""
+    together = arguments(methods="proud", combos=TWO, epochs=4)
+    assert bench.run(together) == 0
     assert all("shared" not in row and len(row["test_accuracy_last"]) == 4 for row in rows_of(together))
 
 
@@ -167,7 +170,7 @@ def test_stopped_anywhere_it_ends_the_same(
 ) -> None:
     monkeypatch.setattr("proud.training.loop.CHECKPOINT_SECONDS", 0.0)
     together, view, stops = arguments(combos=TWO, **BOTH), Steps(), 0
-    while run(together, view, deadline=after(looks)).stopped == "time":
+    while work_on(together, view, deadline=after(looks)).stopped == "time":
         stops += 1
         assert stops < 50
     assert {test for method, test, stage in view.steps if method == "erm" or stage == "pretrain"} == {"three"}
@@ -175,14 +178,14 @@ def test_stopped_anywhere_it_ends_the_same(
     assert_same_runs(out_folder(together), apart(TWO, **BOTH))
 
 
-def test_lines_that_are_there_already_are_not_made_again(arguments: Make, apart: Apart) -> None:
+def test_runs_with_a_row_already_are_not_run_for_the_others(arguments: Make, apart: Apart) -> None:
     settings: dict[str, Any] = {"epochs": 6, "pretrain_epochs": 1}
-    separate = apart(THREE, **settings)
+    (separate,) = apart("one:four", **settings)
     together = arguments(combos=THREE, **settings)
     out_folder(together).mkdir()
-    shutil.copy(separate[0] / "results.jsonl", out_folder(together))
+    shutil.copy(separate / "results.jsonl", out_folder(together))
     view = Steps()
-    assert run(together, view).stopped == ""
+    assert work_on(together, view).stopped == ""
     assert {test for _, test, _ in view.steps} == {"three"}
     assert [(row["test"], "shared" in row) for row in rows_of(together)] == [
         ("four", False),
@@ -192,7 +195,7 @@ def test_lines_that_are_there_already_are_not_made_again(arguments: Make, apart:
 
 
 @pytest.mark.parametrize("file", ["kept.json", "checkpoint-*.safetensors", "checkpoint-*.json"])
-def test_what_is_damaged_is_trained_again(arguments: Make, apart: Apart, file: str) -> None:
+def test_damaged_shared_work_is_done_again(arguments: Make, apart: Apart, file: str) -> None:
     together = arguments(combos=TWO, **BOTH)
 
     class Vandal(Diary):
@@ -202,36 +205,37 @@ def test_what_is_damaged_is_trained_again(arguments: Make, apart: Apart, file: s
                 path.write_bytes(content[: len(content) // 2])
 
     with pytest.warns(UserWarning, match="is damaged"):
-        assert run(together, Vandal()).stopped == ""
+        assert work_on(together, Vandal()).stopped == ""
     assert not any("shared" in row for row in rows_of(together))
     assert_same_runs(out_folder(together), apart(TWO, **BOTH))
 
 
-def test_side_by_side_nothing_is_trained_twice(arguments: Make, apart: Apart) -> None:
-    together = arguments(combos=THREE, parallel=3, eval_every=1, **BOTH)
-    assert bench(together) == 0
+def test_in_processes_side_by_side_nothing_is_trained_twice_or_differently(arguments: Make, apart: Apart) -> None:
+    together = arguments(combos=TWO, parallel=2, eval_every=1, **BOTH)
+    assert bench.run(together) == 0
     assert sorted(row["method"] for row in rows_of(together) if "shared" not in row) == ["erm", "proud"]
-    assert_same_runs(out_folder(together), apart(THREE, **BOTH))
+    assert_same_runs(out_folder(together), apart(TWO, **BOTH))
 
 
 def test_an_equal_budget_is_shared_too(arguments: Make) -> None:
-    together, view = arguments(combos=THREE, methods="erm,proud", epochs=0, equal_budget=5, pretrain_epochs=1), Steps()
-    assert run(together, view).stopped == ""
-    assert {test for method, test, stage in view.steps if method == "erm" or stage == "pretrain"} == {"four"}
+    settings = {"methods": "erm,proud", "epochs": 0, "equal_budget": 5, "set": ("batch_size=8",)}
+    together, view = arguments(combos=TWO, **settings), Steps()
+    assert work_on(together, view).stopped == ""
+    assert {test for method, test, stage in view.steps if method == "erm" or stage == "pretrain"} == {"three"}
 
 
-def test_keys_differ_where_anything_does_that_decides_the_work(arguments: Make, uneven: Path) -> None:
+def test_keys_differ_where_anything_differs_that_decides_the_work(arguments: Make, uneven: dict[str, Any]) -> None:
     def keys(options: Options | None = None, **changes: Any) -> Any:
         catalog, plan = prepare(arguments(**{"combos": "one:two", "epochs": 5} | changes))
-        sharer = Sharer(plan, Path(), Tasks(catalog), options or Options(device="cpu", threads=1))
-        return sharer.keys(plan.jobs[0])
+        reuse = WorkReuse(plan, Path(), Tasks(catalog), options or Options(device="cpu", threads=1))
+        return reuse.keys(plan.jobs[0])
 
     usual = keys()
     assert usual == keys() == keys(combos="one:three") and usual.training and usual.pretraining
     changes: list[dict[str, Any]] = [
         {"seeds": "2"}, {"combos": "two:one"}, {"methods": "erm-noisemix"}, {"methods": "dgvgs"}, {"val": 0.3},
         {"size": 32}, {"set": ("batch_size=4", "lr=0.5")}, {"pretrain_epochs": 2}, {"precision": "bf16"},
-        {"options": Options(device="cpu", threads=2)}, {"name": str(uneven)},
+        {"options": Options(device="cpu", threads=2)}, {"name": uneven["name"]},
     ]  # fmt: skip
     every = [usual, *(keys(**change) for change in changes)]
     assert len({key.training for key in every}) == len({key.pretraining for key in every}) == len(every)
@@ -248,9 +252,9 @@ def test_a_family_differs_in_the_test_domain_alone(arguments: Make) -> None:
 
 
 def test_methods_with_the_same_pretraining_share_it(arguments: Make, apart: Apart) -> None:
-    settings: dict[str, Any] = {"seeds": "7", "epochs": 5, "pretrain_epochs": 2}
+    settings: dict[str, Any] = {"seeds": "7", "epochs": 5}
     together, view = arguments(combos="one:two", methods="proud,proud-no-pml", **settings), Steps()
-    assert run(together, view).stopped == ""
+    assert work_on(together, view).stopped == ""
     assert {method for method, _, stage in view.steps if stage == "pretrain"} == {"proud"}
     assert rows_of(together)[1]["shared"] == {"part": "pretraining", "method": "proud", "test": "two"}
     separate = [out for method in ("proud", "proud-no-pml") for out in apart("one:two", methods=method, **settings)]
@@ -272,7 +276,7 @@ def test_what_another_bench_needs_is_not_removed(arguments: Make, tmp_path: Path
             theirs.update({job.key for job in other.jobs})
         assert not kept.is_dir()
     kept.mkdir(parents=True)
-    with Families(other, tmp_path) as theirs:  # stopped before its end: it is needed when it goes on
+    with Families(other, tmp_path) as theirs:  # stopped before its end: it is needed when it continues
         theirs.update(set())
     assert kept.is_dir()
     with Families(mine, tmp_path) as ours:
@@ -287,7 +291,7 @@ def test_a_copy_of_a_method_under_the_same_name_is_another_one(
     (tmp_path / "mine_erm.py").write_text(copy)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(METHODS, "mine", ("mine_erm:ERM", {}))
-    assert bench(arguments(methods="erm,mine", combos="one:two")) == 0
+    assert bench.run(arguments(methods="erm,mine", combos="one:two")) == 0
     rows = rows_of(arguments())
     assert len(rows) == 2 and not any("shared" in row for row in rows)
     code_of.cache_clear()
@@ -297,11 +301,11 @@ def test_a_copy_of_a_method_under_the_same_name_is_another_one(
     (tmp_path / "mine_erm.py").write_text(copy + "\n\nCHANGED = True\n")
     code_of.cache_clear()
     family.cache_clear()
-    assert family(plan.jobs[0]) == before[0], "else what the older code left would never be removed"
+    assert family(plan.jobs[0]) == before[0], "otherwise what the older code left would never be removed"
     assert code_of("mine") != before[1]
 
 
-def test_what_builds_upon_a_method_says_itself_what_its_pretraining_sees(
+def test_a_subclass_that_inherits_its_stages_shares_only_where_all_settings_are_the_same(
     arguments: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine_proud.py").write_text("from proud.methods import proud\n\n\nclass Mine(proud.ProUD):\n    pass\n")
@@ -324,6 +328,6 @@ def test_a_stage_of_labeled_images_alone_cannot_read_others(
     (tmp_path / "mine_peek.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(METHODS, "peek", ("mine_peek:Peek", {}))
-    assert bench(arguments(methods="peek", combos="one:two")) == 1
+    assert bench.run(arguments(methods="peek", combos="one:two")) == 1
     (told,) = (out_folder(arguments()) / "runs").glob("*/error.txt")
     assert "reads unlabeled images, but its pools name labeled ones alone" in told.read_text()

@@ -1,4 +1,4 @@
-"""Sizes and times of files: helpers say what one's own question says."""
+"""Sizes and times of files: helper processes find what one process finds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proud.data import file_states as states as module
-from proud.data.file_states import GONE, Asked, state, states
+from proud.data import file_states as module
+from proud.data.file_states import GONE, PendingStates, state, states
 
 
 @pytest.fixture
 def groups(tmp_path: Path) -> dict[str, list[str]]:
-    """Three domains, one of a single file, one with names that are odd, and a file that is not there."""
+    """Three domains, one of a single file, one with odd names, and a file that is not there."""
     names = {"one": ["one/a"], "odd": ["odd/é", "odd/a b", os.fsdecode(b"odd/\xff")], "many": []}
     names["many"] = [f"many/{place:03d}" for place in range(101)]
     for size, name in enumerate(name for group in names.values() for name in group):
@@ -27,20 +27,20 @@ def groups(tmp_path: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def helpers_for_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ENOUGH_FOR_HELPERS", 1)
 
 
 @pytest.mark.parametrize("helpers", [1, 2, 4])
-def test_helpers_say_the_same(
+def test_helpers_find_the_same(
     helpers: int, groups: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_cores", lambda: helpers)
-    with Asked(str(tmp_path), groups) as asked:
-        assert len(asked.helpers) == helpers
+    with PendingStates(str(tmp_path), groups) as pending:
+        assert len(pending.helpers) == helpers
         for name in ("odd", "one", "many"):  # in any order
-            np.testing.assert_array_equal(asked.states(name), states(str(tmp_path), groups[name]))
-    assert all(helper.returncode is not None for helper in asked.helpers)
+            np.testing.assert_array_equal(pending.states(name), states(str(tmp_path), groups[name]))
+    assert all(helper.returncode is not None for helper in pending.helpers)
 
 
 def test_values(groups: dict[str, list[str]], tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_values(groups: dict[str, list[str]], tmp_path: Path) -> None:
 def test_dead_helpers_do_no_harm(groups: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_cores", lambda: 2)
     monkeypatch.setattr(module, "HELPER", "import os; os._exit(1)")
-    with Asked(str(tmp_path), groups) as asked:
+    with PendingStates(str(tmp_path), groups) as pending:
         for name in groups:
-            np.testing.assert_array_equal(asked.states(name), states(str(tmp_path), groups[name]))
+            np.testing.assert_array_equal(pending.states(name), states(str(tmp_path), groups[name]))
 
 
 def test_no_helper_can_be_started(tmp_path: Path) -> None:
-    with Asked(str(tmp_path / "gone"), {"one": ["a", "b"]}) as asked:
-        assert not asked.helpers and asked.states("one").tolist() == [[-1, -1], [-1, -1]]
+    with PendingStates(str(tmp_path / "gone"), {"one": ["a", "b"]}) as pending:
+        assert not pending.helpers and pending.states("one").tolist() == [[-1, -1], [-1, -1]]

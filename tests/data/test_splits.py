@@ -1,0 +1,76 @@
+"""What is held out of the labeled domain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from trees import copy_image, site_task, task_of, three_sites, write_tree
+
+from proud.data.catalog import Entry
+from proud.data.checks import ImageRow
+from proud.data.csv_table import scan_csv
+from proud.data.splits import split_labeled
+
+
+def test_validation_is_stratified_seeded_and_never_trained_on(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"central": {"a": 40, "b": 21, "c": 3, "d": 1}, "north": {"a": 2}})
+
+    def held(seed: int, val: float = 0.1) -> tuple[list[bytes], list[bytes], list[int]]:
+        task = site_task(tmp_path, test="none", seed=seed, val=val)
+        validation, labeled = task.evaluation.validation, task.training.labeled
+        assert validation is not None
+        rows = [image.numpy().tobytes() for image in validation.images]
+        return rows, [image.numpy().tobytes() for image in labeled.images], validation.labels.tolist()
+
+    rows, trained, labels = held(1)
+    assert Counter(labels) == {0: 4, 1: 2, 2: 1}  # the class with one image keeps it for training
+    assert not set(rows) & set(trained) and len(rows) + len(trained) == 65
+    assert held(1)[0] == rows and held(2)[0] != rows
+    assert Counter(held(1, val=0.5)[2]) == {0: 20, 1: 10, 2: 2}
+    assert Counter(held(1, val=0.99)[2]) == {0: 39, 1: 20, 2: 2}
+
+
+def test_no_validation(tmp_path: Path) -> None:
+    task = site_task(three_sites(tmp_path), val=0)
+    assert task.evaluation.validation is None and len(task.training.labeled) == 20
+
+
+def test_csv_with_a_shipped_split(tmp_path: Path) -> None:
+    three_sites(tmp_path, 4)
+    lines = ["path,domain,label,split"]
+    for path in sorted(tmp_path.glob("*/*/*.png")):
+        site, label = path.parts[-3:-1]
+        split = "val" if path.stem == "003" else "train"
+        lines.append(f"{path.relative_to(tmp_path)},{site},{label},{split}")
+    (tmp_path / "data.csv").write_text("\n".join(lines))
+    task = task_of(scan_csv(tmp_path / "data.csv"), labeled="central", test="south", seed=1)
+    assert len(task.training.labeled) == 6 and len(task.training.unlabeled[0]) == 6
+    assert task.evaluation.validation is not None and len(task.evaluation.validation) == 2
+    assert task.evaluation.test is not None and len(task.evaluation.test) == 8
+    without = task_of(scan_csv(tmp_path / "data.csv"), labeled="central", seed=1, val=0)
+    assert len(without.training.labeled) == 6 and without.evaluation.validation is None
+
+
+def test_copies_are_on_one_side_of_the_split(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"central": {"a": 10, "b": 4}, "north": {"a": 2}})
+    for path in sorted((tmp_path / "central").rglob("*.png")):
+        for number in range(2):
+            copy_image(path, path.with_name(f"{path.stem}-{number}.png"))
+    for seed in range(10):
+        task = site_task(tmp_path, test="none", seed=seed, val=0.2)
+        validation = task.evaluation.validation
+        assert validation is not None and Counter(validation.labels.tolist()) == {0: 6, 1: 3}
+        held, trained = (
+            {image.numpy().tobytes() for image in domain.images} for domain in (validation, task.training.labeled)
+        )
+        assert not held & trained and len(held) == 3 and len(trained) == 11
+
+
+def test_the_split_of_a_data_set_without_copies_never_changes() -> None:
+    """Published results depend on these draws."""
+    entries = [Entry(f"{number}.png", "ab"[number % 3 == 0]) for number in range(40)]
+    rows = [ImageRow(f"{number:064x}", entry) for number, entry in enumerate(entries)]
+    train, held = split_labeled(rows, 0.2, 2022, ships_split=False)
+    assert [int(row.content, 16) for row in held] == [2, 3, 5, 17, 21, 31, 33, 34]
+    assert [row for row in rows if row not in held] == train
