@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import fields, replace
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -261,9 +262,14 @@ def test_a_changed_option_is_reported(name: str) -> None:
     assert re.match(rf"{name}: .* → ", line)
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def names_as_a_setting(path: Path, name: str) -> bool:
     """Whether a file has a field, parameter, keyword or attribute of this name; methods such as x.square() aside."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    nodes = nodes_of(path)
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     for node in nodes:
         if isinstance(node, ast.keyword | ast.arg) and node.arg == name:

@@ -1,4 +1,4 @@
-"""The tables in README and docs are what the results files say."""
+"""The tables in README and docs match the results files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_columns_of_csv_files_are_documented() -> None:
 
 
 @pytest.mark.parametrize("bench", ["pacs", "digits-dg"])
-def test_tables_beside_the_results_are_up_to_date(bench: str, tmp_path: Path) -> None:
+def test_tables_in_the_results_folder_are_up_to_date(bench: str, tmp_path: Path) -> None:
     """What `proud bench NAME --table-only --results …` writes."""
     there = ROOT / "benchmarks" / "results"
     write_tables(bench, read_rows(there / f"{bench}.jsonl"), tmp_path / bench)
@@ -37,7 +37,7 @@ def test_tables_beside_the_results_are_up_to_date(bench: str, tmp_path: Path) ->
         assert (there / path.name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8"), path.name
 
 
-def test_the_diagnosis_is_of_the_results_there_are(tmp_path: Path) -> None:
+def test_the_diagnosis_matches_the_results(tmp_path: Path) -> None:
     stored = json.loads((ROOT / "benchmarks" / "results" / "diagnosis.json").read_text(encoding="utf-8"))
     command = [sys.executable, *shlex.split(stored["command"])[1:-1], str(tmp_path / "now.json")]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)

@@ -75,7 +75,7 @@ def test_threads_are_left_as_they_were() -> None:
         (toy_images(0, 2), [toy_images(1, 1)[0]], {"epochs": 0}, "at least 1"),
     ],
 )
-def test_wrong_input(labeled: object, unlabeled: object, settings: dict, message: str) -> None:
+def test_invalid_input_is_refused(labeled: object, unlabeled: object, settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         ProUD(**{"device": "cpu", "size": SIDE} | settings).fit(labeled, unlabeled)
 
@@ -124,13 +124,13 @@ def test_dir_lists_the_interface_without_importing_torch() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_same_folder_twice(tmp_path: Path) -> None:
+def test_the_same_folder_twice_is_refused(tmp_path: Path) -> None:
     root = write_folders(tmp_path, {"central": 0}, per_class=1)
     with pytest.raises(UserError, match="given twice"):
         ProUD().fit(root / "central", [root / "central"])
 
 
-def test_predict_before_fit() -> None:
+def test_predict_before_fit_is_refused() -> None:
     with pytest.raises(UserError, match="not fitted yet"):
         ProUD().predict(toy_images(0, 1)[0])
 

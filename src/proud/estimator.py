@@ -36,6 +36,7 @@ from proud.model.predict import Model, answer_table, warn_about_skipped
 from proud.text import nfc, plain_cell
 from proud.training.progress import TrainingBar
 from proud.training.records import Records
+from proud.training.run import load as load_task
 from proud.training.run import train
 
 GIVEN_TO_FIT = {field.name for field in fields(DomainSpec)}
@@ -120,10 +121,10 @@ class ProUD:
             stack.callback(torch.set_num_threads, threads)
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
             bar = stack.enter_context(TrainingBar(config.method, options.quiet))
+            # of a run that may be finished, the images are compared with these
+            data = load_task(config, source, cache=options.cache)[0] if options.resume else source
             try:
-                result = train(
-                    config, self._settings(config), replace(options, out=str(folder)), data=source, watch=bar
-                )
+                result = train(config, self._settings(config), replace(options, out=str(folder)), data=data, watch=bar)
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
             self._remember(folder, result, given_names(labeled))
@@ -134,9 +135,10 @@ class ProUD:
         return self
 
     def _given(self) -> dict[str, Any]:
-        """All parameters; None is the default."""
+        """All parameters; None is the default. NumPy's numbers become Python's."""
         defaults = own_parameters()
         values = {name: getattr(self, name) for name in defaults}
+        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return {name: defaults[name] if value is None else value for name, value in values.items()}
 
     def _config(self, given: dict[str, Any]) -> RunConfig:
@@ -177,7 +179,7 @@ class ProUD:
         sets: Literal["lac", "aps"] = "lac",
     ) -> dict[str, np.ndarray]:
         """All answers about each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, as far as the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
+        and, if the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
         and `uncertainty`. What they mean: docs/trust.md."""
         model = self._fitted()
         return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad)

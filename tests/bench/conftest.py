@@ -27,6 +27,7 @@ def quick_runs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,46 +1,51 @@
-"""What the tests run on Ray: a cluster that lasts, and jobs that wait in the middle until they may go on."""
+"""What the tests run on Ray: two benches on one cluster, with jobs that wait in the middle until they may go on."""
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from proud import machine
 from proud.bench import ray_cluster
 from proud.bench.queue import Answer
-from proud.bench.ray_cluster import cluster
+from proud.cli import bench
+from proud.cli.arguments import BenchArguments
 from proud.training import loop
-from reliability.children import HERE, command
+from reliability.children import HERE, LIMIT, output_to, wait_until
 
 run_remotely = ray_cluster.run_remotely
 
 
-def keep_cluster(address: Path, over: Path) -> None:
-    """In a child: a Ray cluster on this machine until `over` exists or the tests are gone."""
-    tests = os.getppid()
+def two_benches(log: Path, arguments: BenchArguments, first: Path, second: Path) -> None:
+    """In a child: the same bench twice. The exit code of each goes to `first` and `second`.
+
+    The jobs wait in their third epoch until there is a file OUT/go, and the second bench waits for it too.
+    """
+    output_to(log)
     os.environ |= {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "CUDA_VISIBLE_DEVICES": ""}
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent)])  # for the cluster's processes
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent)])  # for Ray's processes
     os.environ.pop("RAY_ADDRESS", None)
-    with cluster() as ray:
-        part = address.with_suffix(".part")
-        part.write_text(ray.get_runtime_context().gcs_address)
-        part.rename(address)
-        while not over.exists() and os.getppid() == tests:
-            time.sleep(0.05)
-
-
-def bench_on_ray(log: Path, argv: list[str], address: str) -> None:
-    """In a child: `proud bench --engine ray`. Its jobs wait in their third epoch until there is a file OUT/go."""
-    os.environ["RAY_ADDRESS"] = address
     ray_cluster.run_remotely = run_with_a_pause
-    command(log, argv)
+    with ray_cluster.cluster() as ray:
+        ray_cluster.cluster = lambda: nullcontext(ray)
+        write(first, bench.run(arguments))
+        wait_until((Path(arguments.out) / "go").exists)
+        write(second, bench.run(arguments))
+
+
+def write(path: Path, code: int) -> None:
+    path.with_suffix(".part").write_text(str(code))
+    path.with_suffix(".part").rename(path)
 
 
 def run_with_a_pause(plan: Any, job: Any, earlier: Any, left: Any, paths: Any, options: Any) -> Answer:
     """In a worker of Ray."""
     loop.CHECKPOINT_SECONDS = 0.0
+    machine.GRACE_SECONDS = 0.2
     ray_cluster.unwatched = partial(pause, Path(paths.folder), job.name)
     return run_remotely(plan, job, earlier, left, paths, options)
 
@@ -48,5 +53,6 @@ def run_with_a_pause(plan: Any, job: Any, earlier: Any, left: Any, paths: Any, o
 def pause(folder: Path, name: str, now: loop.Progress) -> None:
     if now.stage == "main" and now.epoch == 3:
         (folder / f"waiting-{name}-{os.getpid()}").touch()
-        while not (folder / "go").exists():
+        end = time.monotonic() + LIMIT
+        while not (folder / "go").exists() and time.monotonic() < end:
             time.sleep(0.01)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from proud.bench.budget import build, epochs_within, equal_epochs, images_per_batch_image, total_images
+from proud.bench.budget import epochs_within, equal_epochs, images_per_batch_image, total_images
 from proud.errors import UserError
-from proud.methods import METHODS
-from proud.methods.base import Stage
+from proud.methods import METHODS, method_class, method_config
+from proud.methods.base import Sizes, Stage
 from proud.methods.erm import ERM
 
-SHAPE = {"labeled": 64, "unlabeled": (64, 64), "classes": 2}
+SIZES = Sizes(64, (64, 64))
 SETTINGS = {"batch_size": 8, "pretrain_epochs": 3}
 
 
@@ -51,16 +51,14 @@ class Several(ERM):
 
     def __init__(self, config: Any, context: Any) -> None:
         super().__init__(config, context)
-        self.nets = torch.nn.ModuleList([context.build_net("first"), context.build_net("second")])
+        self.nets = [context.build_net("first"), context.build_net("second")]
 
-    def modules(self) -> dict[str, torch.nn.Module]:
-        return {"nets": self.nets}
-
-    def stages(self) -> list[Stage]:
-        first = super().stages()[0]
+    @classmethod
+    def stages(cls, config: Any, sizes: Sizes) -> list[Stage]:
+        first = super().stages(config, sizes)[0]
         return [first, replace(first, name="pretrain-all")]
 
-    def step(self, stage: Stage, rows: Any, draws: Any) -> dict[str, torch.Tensor]:
+    def step(self, stage: Stage, rows: Any, draws: Any, losses: Any) -> dict[str, torch.Tensor]:
         images = torch.zeros(4, 3, 16, 16)
         for net in self.nets if stage.name == "pretrain-all" else self.nets[:1]:
             net(images)
@@ -76,19 +74,21 @@ def test_images_are_counted_in_lists_of_networks_too(monkeypatch: pytest.MonkeyP
 
 
 def test_proud_itself_gets_its_own_epochs() -> None:
-    assert equal_epochs(SHAPE, ["proud"], SETTINGS, 20) == {"proud": 20}
+    assert equal_epochs(SIZES, ["proud"], SETTINGS, 20) == {"proud": 20}
 
 
 @pytest.mark.parametrize("method", ["erm", "fixmatch", "eid"])
 def test_no_method_spends_more_and_one_epoch_more_would(method: str) -> None:
-    budget = 50_000.0
-    epochs = epochs_within(SHAPE, method, SETTINGS, budget)
-    per_image, made = images_per_batch_image(method, SETTINGS), build(SHAPE, method, SETTINGS)
-    assert total_images(made, per_image, epochs) <= budget < total_images(made, per_image, epochs + 1)
+    budget, per_image, config = 50_000.0, images_per_batch_image(method, SETTINGS), method_config(method, **SETTINGS)
+    epochs = epochs_within(SIZES, method, SETTINGS, budget)
+    cost = [
+        total_images(method_class(method), replace(config, epochs=count), SIZES, per_image)
+        for count in (epochs, epochs + 1)
+    ]
+    assert cost[0] <= budget < cost[1]
 
 
 def test_a_budget_below_the_pretraining_is_refused() -> None:
-    shape = {"labeled": 64, "unlabeled": (64, 64), "classes": 2}
     settings = {"batch_size": 16, "pretrain_epochs": 20}
     with pytest.raises(UserError, match="too small for 'l2d'"):
-        equal_epochs(shape, ["l2d"], settings, 1)
+        equal_epochs(SIZES, ["l2d"], settings, 1)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.small_bench import Make, write_domains
 from proud.bench.plan import DEVELOPMENT, Job, Plan, make_plan, parse_combos, parse_methods, parse_pairs, parse_seeds
 from proud.bench.results import command
-from proud.cli.bench import BenchArguments, prepare
+from proud.cli import bench
+from proud.cli.bench import prepare
 from proud.config import RunConfig
+from proud.data.folder import REPORT_MARK
 from proud.errors import UserError
 from proud.methods import method_config
 from proud.report.published import PUBLISHED
@@ -56,7 +59,7 @@ def test_the_development_cells_are_cells_of_the_tables() -> None:
         assert cells <= set(PUBLISHED[name].combos)
 
 
-def test_combos_are_put_into_the_tables_order() -> None:
+def test_combinations_are_in_the_order_of_the_table() -> None:
     plan = pacs(combos=" sketch:photo, photo:cartoon ,photo:cartoon", methods=["erm"], seeds=[1])
     assert [(job.run.labeled, job.run.test) for job in plan.jobs] == [("photo", "cartoon"), ("sketch", "photo")]
 
@@ -76,7 +79,7 @@ def test_combos_are_put_into_the_tables_order() -> None:
         ({"overrides": {"pml": "true"}, "methods": ["proud-no-pml"]}, "means pml=False"),
     ],
 )
-def test_what_is_refused(changes: dict, message: str) -> None:
+def test_invalid_arguments_are_refused(changes: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         pacs(**changes)
 
@@ -101,16 +104,16 @@ def test_odd_domain_names_never_share_or_leave_a_folder() -> None:
     assert not any("/" in job.name or job.name.startswith(".") for job in jobs)
 
 
-def test_a_runs_command_makes_its_settings_also_within_an_equal_budget() -> None:
+def test_the_command_of_a_run_reproduces_its_settings_even_with_an_equal_budget() -> None:
     made = pacs(methods=["proud", "erm"], overrides={"alpha": "0.25"}, epochs={"proud": 7, "erm": 31})
     for job in made.jobs[:2]:
         words = shlex.split(command(made, job))
-        said = dict(words[n + 1].split("=") for n, word in enumerate(words) if word == "--set")
-        again = pacs(methods=[job.run.method], overrides=said)
+        given = dict(words[n + 1].split("=") for n, word in enumerate(words) if word == "--set")
+        again = pacs(methods=[job.run.method], overrides=given)
         assert again.jobs[0].settings == job.settings
 
 
-def test_domains_without_labels_are_unlabeled_in_every_combination(tiny: Path, tmp_path: Path) -> None:
+def test_domains_without_labels_are_unlabeled_in_every_combination(arguments: Make, tiny: Path, tmp_path: Path) -> None:
     root = tmp_path / "data"
     shutil.copytree(tiny, root)
     flat = root / "three"
@@ -119,11 +122,35 @@ def test_domains_without_labels_are_unlabeled_in_every_combination(tiny: Path, t
     for folder in flat.iterdir():
         if folder.is_dir():
             folder.rmdir()
-    usual = {"methods": "erm", "seeds": "1", "model": "digits", "size": 16, "epochs": 1, "pretrain_epochs": 1}
-    _, plan = prepare(BenchArguments(name=str(root), **usual))
+    _, plan = prepare(arguments(name=str(root), combos="all"))
     assert plan.domains == ("four", "one", "two") and len(plan.jobs) == 6
     assert all("three" in job.run.unlabeled for job in plan.jobs)
     with pytest.raises(UserError, match="'three' has images without a label"):
-        prepare(BenchArguments(name=str(root), combos="three:one", **usual))
+        prepare(arguments(name=str(root), combos="three:one"))
     with pytest.raises(UserError, match="two domains with labels"):
         parse_combos("all", ["one", "two", "three"], ["one", "two"])
+
+
+def test_the_figures_of_a_report_are_no_domain(
+    tmp_path: Path, arguments: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_domains(tmp_path / "sites", ("A", "B", "C"), ["x", "y"], 2)
+    write_domains(root, ("report_files",), ["x"], 2, seed=1)
+    (root / "report_files" / REPORT_MARK).write_text("{}")
+    given = arguments(name=str(root), combos="A:B")
+    assert prepare(given)[1].domains == ("A", "B", "C")
+    assert bench.run(given) == 0
+    assert "report_files holds the figures of a report and is skipped" in capsys.readouterr().out
+
+
+def test_epochs_given_twice_are_refused(arguments: Make) -> None:
+    with pytest.raises(UserError, match="both given"):
+        bench.run(arguments(epochs=2, set=("epochs=1",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("minutes", -1.0), ("parallel", 0), ("eval_every", 0), ("equal_budget", -3), ("threads", -1)]
+)
+def test_numbers_below_their_limit_are_refused(arguments: Make, name: str, value: float) -> None:
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} must be at least"):
+        bench.run(arguments(**{name: value}))

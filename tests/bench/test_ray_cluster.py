@@ -8,13 +8,12 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.ray_jobs import bench_on_ray, keep_cluster
+from bench.ray_jobs import two_benches
 from bench.small_bench import Diary, Make, work_on
 from proud.bench.queue import Answer, Scheduler
 from proud.bench.ray_cluster import Driver, Resources, SharedPaths, cluster, run_remotely, tasks_of
@@ -29,24 +28,11 @@ COMBOS = "one:two,two:one,one:three"
 EPOCHS = 6
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def needs_ray() -> None:
     if importlib.util.find_spec("ray") is None:
         assert "CI" not in os.environ, "CI must install proud[dev], which has Ray"
         pytest.skip("Ray is not installed: pip install 'proud[ray]'")
-    place = tmp_path_factory.mktemp("ray")
-    process = start(keep_cluster, place / "address", place / "over")
-    wait_until((place / "address").exists, process)
-    yield (place / "address").read_text()
-    (place / "over").touch()
-    assert ends(process) == 0
-
-
-def words(tiny: Path, out: Path) -> list[str]:
-    flags: dict[str, Any] = {"methods": "erm", "seeds": "1", "combos": COMBOS, "epochs": EPOCHS, "pretrain-epochs": 1}
-    flags |= {"model": "digits", "weights": "none", "size": 16, "device": "cpu", "set": "batch_size=4", "out": out}
-    flags |= {"threads": 1, "engine": "ray", "ray-cpus": (os.cpu_count() or 1) / 2}
-    return ["bench", str(tiny), *(word for flag, value in flags.items() for word in (f"--{flag}", str(value)))]
 
 
 def holders(out: Path) -> dict[str, int]:
@@ -60,21 +46,23 @@ def holders(out: Path) -> dict[str, int]:
     return found
 
 
-def test_a_killed_worker_and_ctrl_c_lose_nothing_and_repeat_nothing(tiny: Path, tmp_path: Path, address: str) -> None:
-    out, logs = tmp_path / "out", [tmp_path / "first.log", tmp_path / "second.log"]
-    first = start(bench_on_ray, logs[0], words(tiny, out), address)
-    held = wait_until(lambda: len(holders(out)) == 2 and holders(out), first)
+@pytest.mark.usefixtures("needs_ray")
+def test_a_killed_worker_and_ctrl_c_lose_nothing_and_repeat_nothing(arguments: Make, tmp_path: Path) -> None:
+    given = arguments(combos=COMBOS, epochs=EPOCHS, engine="ray", ray_cpus=(os.cpu_count() or 1) / 2)
+    out, log, first, second = out_folder(given), tmp_path / "log", tmp_path / "first", tmp_path / "second"
+    benches = start(two_benches, log, given, first, second)
+    held = wait_until(lambda: len(holders(out)) == 2 and holders(out), benches)
     assert len(set(held.values())) == 2  # each in a process of its own
     name, victim = next(iter(held.items()))
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: holders(out).get(name, victim) != victim, first)  # another process took it over
-    os.kill(first.pid, signal.SIGINT)
-    assert ends(first) == 130 and "The same command continues" in read(logs[0]), read(logs[0])
-    assert not Results(out / "results.jsonl").rows() and len(list(out.glob("runs/*/checkpoints"))) == 2
+    wait_until(lambda: holders(out).get(name, victim) != victim, benches)  # another process took it over
+    os.kill(benches.pid, signal.SIGINT)
+    wait_until(first.exists, benches)
+    assert first.read_text() == "130" and "Stopped: 3 of 3 runs are left. The same command continues." in read(log)
+    assert len(list(out.glob("runs/*/checkpoints"))) == 2
 
     (out / "go").touch()
-    second = start(bench_on_ray, logs[1], words(tiny, out), address)
-    assert ends(second) == 0, read(logs[1])
+    assert ends(benches) == 0 and second.read_text() == "0", read(log)
     rows = Results(out / "results.jsonl").rows()
     assert Counter(key_of(row)[1:3] for row in rows) == Counter(tuple(pair.split(":")) for pair in COMBOS.split(","))
     assert [row["test"] for row in rows if "shared" in row] == ["two"]  # one → three comes first, and serves it too

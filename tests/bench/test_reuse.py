@@ -78,7 +78,8 @@ def apart(arguments: Make, runs_apart: dict[str, Path], tmp_path_factory: pytest
 
 
 def assert_same_runs(together: Path, separate: list[Path]) -> None:
-    """The same rows, weights and outputs; and the same records, except accuracies of shared epochs that do not count."""
+    """The same rows, weights and outputs, and the same records but for test accuracies of shared epochs that do not
+    count."""
     there = {path.name: path for out in separate for path in (out / "runs").iterdir()}
     assert {path.name for path in (together / "runs").iterdir()} == there.keys()
     for name, path in there.items():
@@ -145,16 +146,19 @@ def test_where_steps_differ_only_the_pretraining_is_shared(
     assert_same_runs(out_folder(together), apart(TWO, **settings))
 
 
-def test_the_pretraining_serves_all_test_domains(arguments: Make, uneven: dict[str, Any], apart: Apart) -> None:
-    settings = uneven | {"methods": "proud-plus,mean-teacher,fixmatch-noisemix,eid", "epochs": 5, "pretrain_epochs": 1}
+@pytest.mark.parametrize(
+    ("methods", "sizes"), [("proud-plus,mean-teacher,fixmatch-noisemix", "uneven"), ("eid", "even")]
+)
+def test_the_pretraining_serves_all_test_domains(
+    arguments: Make, uneven: dict[str, Any], apart: Apart, methods: str, sizes: str
+) -> None:
+    settings = {"methods": methods, "epochs": 5} | (uneven if sizes == "uneven" else {})
     together, view = arguments(combos=TWO, **settings), Steps()
     assert work_on(together, view).stopped == ""
-    # EID has a buffer with a row for each unlabeled image: it shares only between domains of the same size
-    assert {test for name, test, stage in view.steps if stage == "pretrain" and name != "eid"} == {"three"}
+    assert {test for _, test, stage in view.steps if stage == "pretrain"} == {"three"}
     assert_same_runs(out_folder(together), apart(TWO, **settings))
     shared = {row["method"]: row.get("shared") for row in rows_of(together) if row["test"] == "two"}
-    assert shared.pop("eid") is None
-    assert all(found == {"part": "pretraining", "method": name, "test": "three"} for name, found in shared.items())
+    assert shared == {name: {"part": "pretraining", "method": name, "test": "three"} for name in methods.split(",")}
 
 
 def test_epochs_that_count_are_measured_on_the_runs_own_test_domain(arguments: Make) -> None:
@@ -239,6 +243,9 @@ def test_keys_differ_where_anything_differs_that_decides_the_work(arguments: Mak
     ]  # fmt: skip
     every = [usual, *(keys(**change) for change in changes)]
     assert len({key.training for key in every}) == len({key.pretraining for key in every}) == len(every)
+    # EID has a buffer with a row for each unlabeled image: it shares only between domains of the same size
+    eid, uneven_eid = ([keys(methods="eid", combos=combo, **more) for combo in TWO.split(",")] for more in ({}, uneven))
+    assert eid[0] == eid[1] and uneven_eid[0] != uneven_eid[1]
     longer = keys(epochs=6)
     assert longer.pretraining == usual.pretraining and longer.training != usual.training
 

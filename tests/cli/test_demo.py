@@ -35,12 +35,12 @@ def test_the_demo_compares_both_methods_and_suggests_the_next_command(
         (out / method).mkdir(parents=True)
         (out / method / "run.json").write_text("{}")
     assert cli.run(["demo", "--out", str(out)]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
     for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
-        assert word in told, word
+        assert word in output, word
     assert (out / "proud" / "model.json").is_file()
     assert (out / "erm" / "model.json").is_file()
-    assert (out / "report.html").resolve().as_uri() in told
+    assert (out / "report.html").resolve().as_uri() in output
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "pen labeled, street unseen" in page and "proud" in page
 

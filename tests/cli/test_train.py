@@ -47,7 +47,7 @@ def test_the_files_of_a_run(trained: Path) -> None:
         "snapshots",
     }
     about = json.loads((trained / "run.json").read_text())
-    # small images get the digits net and its settings, although the data is one's own
+    # small images get the digits net and its settings, also on the user's own data
     assert about["model"]["name"] == "digits"
     assert about["config"]["method_config"]["mixup"] == 0.4
     assert {domain: row["role"] for domain, row in about["task"]["domains"].items()} == {
@@ -146,7 +146,7 @@ def test_bad_images_are_named_or_skipped(tmp_path: Path, capsys: pytest.CaptureF
     assert "empty.png" in str(error.value)
     assert "half.png" in str(error.value)
     assert train(root, tmp_path / "x", "--method", "erm", *ONE_EPOCH, "--skip-bad") == 0
-    assert "2 unreadable images skipped; run.json lists them" in capsys.readouterr().out
+    assert "2 unreadable images skipped (listed in run.json)" in capsys.readouterr().out
 
 
 def test_the_suggested_command_can_be_pasted(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,9 +157,9 @@ def test_the_suggested_command_can_be_pasted(data: Path, tmp_path: Path, capsys:
 def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(monkeypatch, "--version") == 0
     assert main(monkeypatch, "train", "--data", "nowhere", "--labeled", "x") == 2
-    told = capsys.readouterr().err
-    assert told.startswith("proud: There is no folder")
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert output.startswith("proud: There is no folder")
+    assert "Traceback" not in output
 
     def interrupted(argv: list[str]) -> int:
         raise KeyboardInterrupt

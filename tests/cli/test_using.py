@@ -55,8 +55,8 @@ def test_predict_names_or_skips_bad_images(trained: Path, tmp_path: Path, capsys
     assert not out.exists()
     assert cli.run(["predict", str(trained), str(tmp_path), "--out", str(out), "--skip-bad"]) == 0
     beside = tmp_path / "p-left-out.csv"
-    told = f"1 unreadable image skipped → {beside}\n  {tmp_path / 'empty.png'}: the file is empty (0 bytes)\n"
-    assert told in capsys.readouterr().out
+    expected = f"1 unreadable image skipped → {beside}\n  {tmp_path / 'empty.png'}: the file is empty (0 bytes)\n"
+    assert expected in capsys.readouterr().out
     assert len(out.read_text().splitlines()) == 2
     assert beside.read_text().splitlines() == ["path,reason", f"{tmp_path / 'empty.png'},the file is empty (0 bytes)"]
     out.unlink()
@@ -87,9 +87,9 @@ def test_evaluate_measures_a_labeled_domain(
     trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"]) == 0
-    said = capsys.readouterr().out
-    assert "48" in said
-    assert all(name in said for name in CLASSES)
+    output = capsys.readouterr().out
+    assert "48" in output
+    assert all(name in output for name in CLASSES)
     write_folders(tmp_path, {"elsewhere": 3}, per_class=2)
     assert cli.run(["evaluate", str(trained), "--data", str(tmp_path), "--domain", "elsewhere", "--device", "cpu"]) == 0
     with pytest.raises(UserError, match=r"no domain 'nort'.*Did you mean 'north'"):
@@ -118,15 +118,15 @@ def test_predict_repeats_the_run_s_warnings_and_checks_its_own_answers(
     about = json.loads((copy / "model.json").read_text())
     (copy / "model.json").write_text(json.dumps(about | {"warnings": ["The network learned nothing."]}))
     cli.run(["predict", str(copy), str(data / "central"), "--out", str(tmp_path / "1.csv"), "--device", "cpu"])
-    told = capsys.readouterr().out
-    assert "Warning: The network learned nothing." in told and "are classified as" not in told
+    output = capsys.readouterr().out
+    assert "Warning: The network learned nothing." in output and "are classified as" not in output
     same = tmp_path / "same"
     same.mkdir()
     for place in range(16):
         Image.fromarray(np.full((16, 16, 3), 200, np.uint8)).save(same / f"{place}.png")
     cli.run(["predict", str(trained), str(same), "--out", str(tmp_path / "2.csv"), "--device", "cpu"])
-    told = capsys.readouterr().out
-    assert "Warning: 16 of 16 images are classified as" in told and "learned nothing" not in told
+    output = capsys.readouterr().out
+    assert "Warning: 16 of 16 images are classified as" in output and "learned nothing" not in output
     (copy / "model.json").write_text(json.dumps(about | {"warnings": [1]}))
     with pytest.raises(UserError, match="warnings"):
         cli.run(["predict", str(copy), str(same), "--out", str(tmp_path / "3.csv"), "--device", "cpu"])
@@ -136,9 +136,9 @@ def test_evaluate_warns_about_domains_of_the_training(trained: Path, capsys: pyt
     cli.run(["evaluate", str(trained), "--domain", "central", "--device", "cpu"])
     assert "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
     cli.run(["evaluate", str(trained), "--domain", "north", "--device", "cpu"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "is the labeled domain" not in told
-    assert "north is an unlabeled domain: the model was trained on these images, without their labels" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "is the labeled domain" not in output
+    assert "north is an unlabeled domain: the model was trained on these images, without their labels" in output
 
 
 def test_evaluate_warns_about_copies_of_training_images(
@@ -151,9 +151,9 @@ def test_evaluate_warns_about_copies_of_training_images(
     about["task"]["test_images_also_in_training"] = 33
     (run / "run.json").write_text(json.dumps(about))
     cli.run(["evaluate", str(run), "--domain", "north", "--device", "cpu"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Warning: 33 of the 48 images of north are also trained on: its accuracy says little" in told
-    assert "unlabeled domain" not in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "Warning: 33 of the 48 images of north are also trained on: its accuracy says little" in output
+    assert "unlabeled domain" not in output
 
 
 @pytest.mark.parametrize("place", ["same", "link", "copy", "other"])
@@ -168,8 +168,8 @@ def test_the_run_s_data_is_recognised_under_any_path(
     if place == "other":
         next((where / "central").rglob("*.png")).unlink()
     cli.run(["evaluate", str(trained), "--data", str(where), "--domain", "central", "--device", "cpu"])
-    told = "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
-    assert told == (place != "other")
+    warned = "central is the labeled domain" in " ".join(capsys.readouterr().out.split())
+    assert warned == (place != "other")
 
 
 def test_other_images_under_the_same_path_are_not_mistaken_for_the_run_s(
@@ -191,17 +191,17 @@ def test_other_images_under_the_same_path_are_not_mistaken_for_the_run_s(
         monkeypatch.chdir(place)
         cli.run(["evaluate", str(run), "--domain", "central", "--device", "cpu"])
         assert ("is the labeled domain" in " ".join(capsys.readouterr().out.split())) == own
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             cli.run(["label-next", str(run), "--k", "1", "--out", "x.csv", "--device", "cpu"])
-        assert any("differ from those that the run" in str(each.message) for each in told) == (not own)
+        assert any("differ from those that the run" in str(each.message) for each in caught) == (not own)
 
 
 def test_a_domain_is_evaluated_piece_by_piece(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "measured.json"
-    told = ["evaluate", str(trained), "--domain", "north", "--device", "cpu", "--out", str(out), "--overwrite"]
+    command = ["evaluate", str(trained), "--domain", "north", "--device", "cpu", "--out", str(out), "--overwrite"]
     found, sizes = [], []
     decode_all = reading.decode_all
     monkeypatch.setattr(
@@ -209,7 +209,7 @@ def test_a_domain_is_evaluated_piece_by_piece(
     )
     for piece in (2048, 7):
         monkeypatch.setattr(reading, "PIECE", piece)
-        cli.run(told)
+        cli.run(command)
         found.append(json.loads(out.read_text()))
     assert found[0] == found[1]
     whole, *pieces = sizes
@@ -230,11 +230,11 @@ def test_evaluate_names_skipped_images(trained: Path, tmp_path: Path, capsys: py
     first, second, *others = sorted(root.rglob("*.png"))
     first.write_bytes(b"no picture")
     second.write_bytes(b"")
-    told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
+    command = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
     with pytest.raises(UserError, match="2 images cannot be used"):
-        cli.run(told)
+        cli.run(command)
     capsys.readouterr()
-    assert cli.run([*told, "--skip-bad"]) == 0
+    assert cli.run([*command, "--skip-bad"]) == 0
     reason = "not an image, or an unsupported format"
     named = f"2 unreadable images skipped:\n  {first}: {reason}\n  {second}: the file is empty"
     assert named in capsys.readouterr().out
@@ -243,7 +243,7 @@ def test_evaluate_names_skipped_images(trained: Path, tmp_path: Path, capsys: py
     for path in others:
         path.write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"None of the 8 images can be read; the first: .*\.png"):
-        cli.run([*told, "--skip-bad"])
+        cli.run([*command, "--skip-bad"])
 
 
 def test_evaluate_names_links_that_it_does_not_follow(trained: Path, tmp_path: Path) -> None:
@@ -252,21 +252,21 @@ def test_evaluate_names_links_that_it_does_not_follow(trained: Path, tmp_path: P
     (root / "north" / "more").symlink_to(outside / "north" / "plain")
     (root / "east").mkdir()
     (root / "east" / "plain").symlink_to(outside / "north" / "plain")
-    told = ["evaluate", str(trained), "--data", str(root), "--device", "cpu", "--domain"]
+    command = ["evaluate", str(trained), "--data", str(root), "--device", "cpu", "--domain"]
     with pytest.warns(UserWarning, match=r"north: 1 link that leaves the folder is not followed \(north/more\)"):
-        assert cli.run([*told, "north"]) == 0
+        assert cli.run([*command, "north"]) == 0
     with pytest.raises(UserError, match=r"'east' in .* has no images. Links that leave .*: east/plain"):
-        cli.run([*told, "east"])
+        cli.run([*command, "east"])
 
 
 def test_label_next_can_skip_bad_images(data: Path, trained: Path, tmp_path: Path) -> None:
     root = tmp_path / "data"
     shutil.copytree(data, root)
     (root / "north" / "broken.png").write_bytes(b"no picture")
-    told = ["label-next", str(trained), "--data", str(root), "--out", str(tmp_path / "x.csv"), "--device", "cpu"]
+    command = ["label-next", str(trained), "--data", str(root), "--out", str(tmp_path / "x.csv"), "--device", "cpu"]
     with pytest.raises(UserError, match="--skip-bad"):
-        cli.run(told)
-    assert cli.run([*told, "--skip-bad"]) == 0
+        cli.run(command)
+    assert cli.run([*command, "--skip-bad"]) == 0
 
 
 def test_nearly_black_images_give_a_warning(trained: Path, tmp_path: Path) -> None:
@@ -274,12 +274,12 @@ def test_nearly_black_images_give_a_warning(trained: Path, tmp_path: Path) -> No
     for path in root.rglob("*.png"):
         deep = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16  # 12 bits in 16
         Image.fromarray(deep).save(path)
-    told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
+    command = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu"]
     with pytest.warns(UserWarning, match=r"8 of 8 images are nearly black: no value above \d+ of 255"):
-        cli.run(told)
-    told = ["predict", str(trained), str(root), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
+        cli.run(command)
+    command = ["predict", str(trained), str(root), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
     with pytest.warns(UserWarning, match=r"8 of 8 images are nearly black: no value above \d+ of 255"):
-        cli.run(told)
+        cli.run(command)
 
 
 def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Pat
     about = json.loads((copy / "model.json").read_text())
     classes = ["=cmd()", "path", "two\nlines", "caf\udce9"]
     (copy / "model.json").write_text(json.dumps(about | {"classes": classes}))
-    told = ["predict", str(copy), str(data / "south"), "--out", str(out), "--device", "cpu", "--probabilities"]
-    assert cli.run(told) == 0
+    command = ["predict", str(copy), str(data / "south"), "--out", str(out), "--device", "cpu", "--probabilities"]
+    assert cli.run(command) == 0
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     columns = ["p(=cmd())", "p(path)", "p(two\nlines)", "p(caf\\udce9)"]
@@ -305,22 +305,22 @@ def test_evaluate_writes_all_numbers(
     root, out = tmp_path / "data", tmp_path / "new" / "north.json"
     shutil.copytree(data, root)
     (root / "north" / "plain" / "broken.png").write_bytes(b"no picture")
-    told = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu", "--skip-bad"]
-    assert cli.run([*told, "--out", str(out), "--risk", "0.1"]) == 0
-    said = capsys.readouterr().out
-    assert f"All numbers: {out}" in said
+    command = ["evaluate", str(trained), "--data", str(root), "--domain", "north", "--device", "cpu", "--skip-bad"]
+    assert cli.run([*command, "--out", str(out), "--risk", "0.1"]) == 0
+    output = capsys.readouterr().out
+    assert f"All numbers: {out}" in output
     kept = json.loads(out.read_text())
     assert (kept["model"], kept["data"], kept["domain"]) == (str(trained), str(root), "north")
-    assert kept["images"] == 48 and f"{100 * kept['accuracy']:.1f} %" in said
+    assert kept["images"] == 48 and f"{100 * kept['accuracy']:.1f} %" in output
     assert [each["class"] for each in kept["per_class"]] == list(CLASSES)
     assert all(each["accuracy"] == each["right"] / 12 for each in kept["per_class"])
     assert kept["asked"] == {"coverage": 0.9, "risk": 0.1, "sets": "lac"}
-    assert f"with {kept['trust']['set_size']:.2f} classes" in said
+    assert f"with {kept['trust']['set_size']:.2f} classes" in output
     assert [Path(file["path"]).name for file in kept["left_out"]] == ["broken.png"]
     assert {"proud", "torch"} <= kept["versions"].keys() and "commit" in kept and "command" in kept
     with pytest.raises(UserError, match=r"north\.json exists: choose another --out or add --overwrite"):
-        cli.run([*told, "--out", str(out)])
-    assert cli.run([*told, "--out", str(out), "--overwrite"]) == 0
+        cli.run([*command, "--out", str(out)])
+    assert cli.run([*command, "--out", str(out), "--overwrite"]) == 0
     assert json.loads(out.read_text())["asked"]["risk"] == 0.05
 
 
@@ -330,8 +330,8 @@ def test_missing_calibration_is_mentioned(
     use = ["predict", str(trained), str(data / "south"), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
     measure = ["evaluate", str(trained), "--domain", "north", "--device", "cpu"]
     count = json.loads((trained / "model.json").read_text())["trust"]["images"]
-    for told in (use, measure):
-        cli.run(told)
+    for command in (use, measure):
+        cli.run(command)
         text = f"confidence: not calibrated (this needs 30 validation images, training had {count})"
         assert text in capsys.readouterr().out
 

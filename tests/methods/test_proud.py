@@ -13,17 +13,22 @@ import oracle
 from proud import ops
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
+from proud.methods.passes import Passes
 from proud.methods.proud import ProUD
+from proud.nets.batch_norm import evaluating
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
+from proud.training.loop import mixing_signals
+from proud.training.snapshot import pair_tensors
 from toy import SIDE, toy_task
+
+TASK = toy_task()
 
 
 def build(name: str, model: str = "digits", **settings: Any) -> tuple[Any, Randomness]:
     """A method at the start of its main phase, on the toy task."""
-    task = toy_task()
-    spec = model_spec(model, len(task.training.classes), SIDE)
-    context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=1, precision="fp32")
+    spec = model_spec(model, len(TASK.training.classes), SIDE)
+    context = make_context(TASK.training, spec, torch.device("cpu"), weights="none", seed=1, precision="fp32")
     method = method_class(name)(method_config(name, batch_size=8, flip=False, **settings), context)
     random = Randomness(1, context.device)
     stage = method.stage_list()[-1]
@@ -32,33 +37,54 @@ def build(name: str, model: str = "digits", **settings: Any) -> tuple[Any, Rando
     return method, random
 
 
-def unit_features(method: Any, random: Randomness, t: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """All views of an unlabeled domain at once: the reference for what training streams."""
-    pool = method.context.unlabeled
-    random.rewind(f"dapp-{t}")
-    spare = pool.starts[t] + method.order(pool.sizes[t])[torch.arange(method.chunk_size) % pool.sizes[t]]
-    with torch.no_grad():
-        parts = [
-            method.views_of(pool, pool.starts[t] + rows, spare, f"dapp-{t}", random)
-            for rows in method.chunks(pool.sizes[t])
-        ]
-    return torch.cat([features for features, _ in parts], 1), torch.cat([probs for _, probs in parts], 1)
+def unit_features(method: Any, random: Randomness, domain: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """All views of the labeled domain (0) or of an unlabeled one, chunk by chunk: the reference for what training
+    streams or keeps. The first images fill up the last chunk where batch statistics are computed."""
+    context, passes = method.context, method.passes
+    pool, start, purpose = context.labeled, 0, "dapp-labeled"
+    if domain:
+        pool, start, purpose = context.unlabeled, context.unlabeled.starts[domain - 1], f"dapp-{domain - 1}"
+    order, most = rows_of(method, random, domain), passes.chunk_size
+    random.rewind(purpose)
+    found = []
+    for rows in order.split(most):
+        filled = torch.cat([rows, order[: most - len(rows)]]) if passes.batch_statistics else rows
+        uniform = random.uniform(purpose, method.config.views, most, 9)[:, : len(filled)]
+        images = pool.take(start + filled).repeat(method.config.views, 1, 1, 1)
+        with torch.no_grad(), evaluating(passes.net, passes.batch_statistics):
+            features, logits = passes.net(method.views.simple(images, uniform.flatten(0, 1)))
+        unit = torch.nn.functional.normalize(features, dim=1)
+        found.append([part.unflatten(0, uniform.shape[:2])[:, : len(rows)] for part in (unit, logits.softmax(1))])
+    features, probs = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+    return features, probs
+
+
+def rows_of(method: Any, random: Randomness, domain: int) -> torch.Tensor:
+    """A domain's images in the order in which they pass through the network."""
+    return torch.cat((method.passes.unlabeled(domain - 1, random) if domain else method.passes.labeled(random)).rows)
+
+
+def dapp(features: torch.Tensor, probs: torch.Tensor, tau: float) -> ops.PseudoLabels:
+    return ops.dapp(lambda: [(features, probs)], tau)
 
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_pseudo_labels_are_those_of_the_reference(keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not keep:
-        monkeypatch.setattr("proud.methods.proud.KEEP_FEATURES_BYTES", 0)
+        monkeypatch.setattr("proud.methods.passes.KEPT_BYTES", 0)
     method, random = build("proud")
-    merged = [method.labeled_prototypes(random)]
-    for t, name in enumerate(method.context.unlabeled_names):
-        found = method.pseudo_labels()[name]
-        wanted = ops.dapp(*unit_features(method, random, t), method.config.tau_uncertainty)
+    context, about = method.context, method.describe()
+    labeled, _ = unit_features(method, random, 0)
+    merged = [ops.hard_prototypes(labeled.flatten(0, 1), context.labels.repeat(len(labeled)), context.classes)]
+    torch.testing.assert_close(about.prototypes.labeled, merged[0][0])
+    for t, name in enumerate(context.unlabeled_names):
+        found = about.pseudo_labels[name]
+        wanted = dapp(*unit_features(method, random, t + 1), method.config.tau_uncertainty)
         assert torch.equal(found.labels, wanted.labels)
         torch.testing.assert_close(found.uncertainty, wanted.uncertainty)
         torch.testing.assert_close(found.prototypes, wanted.prototypes)
         merged.append((wanted.prototypes, wanted.present))
-    torch.testing.assert_close(method.merged, ops.merge_prototypes(merged), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(about.prototypes.merged, ops.merge_prototypes(merged), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("udmix", [True, False])
@@ -98,15 +124,13 @@ def test_the_loss_is_cross_entropy_plus_alpha_times_merging() -> None:
     torch.testing.assert_close(losses["loss"], losses["ce"] + 0.7 * losses["pml"])
 
 
-@pytest.mark.parametrize("views", ["originals", "either", "all"])
-def test_views_of_the_merging_loss(views: str) -> None:
-    method, random = build("proud", pml_views=views)
-    draws = random.draws(method.draws(method.stage_list()[-1]))
-    originals, copies = torch.zeros(4, 3, 2, 2), torch.ones(4, 3, 2, 2)
-    low, high = (method.merging_views(originals, copies, draws | {"pml_view": torch.tensor([u])}) for u in (0.1, 0.9))
-    wanted = {"originals": (originals, originals), "either": (originals, copies)}
-    wanted["all"] = (torch.cat([originals, copies]),) * 2
-    assert torch.equal(low, wanted[views][0]) and torch.equal(high, wanted[views][1])
+def test_the_merging_loss_is_that_of_labeled_and_unlabeled_images_before_mixing() -> None:
+    method, random = build("proud")
+    stage, rows = method.stage_list()[-1], torch.arange(8)
+    draws, labels = random.draws(method.draws(stage)), method.labels[rows]
+    originals, _ = method.matched_views(rows, labels, draws)
+    wanted = ops.prototype_merging_loss(method.net.features(originals), labels.repeat(2), method.merged)
+    torch.testing.assert_close(method.losses(stage, {"unlabeled": rows}, draws)["pml"], wanted)
 
 
 # ---- proud-plus
@@ -117,18 +141,18 @@ def test_plus_centres_every_domain_and_asks_the_classifier_too(classifier: float
     method, random = build("proud-plus", classifier=classifier, balance=balance, spread=3.0)
     prior = np.bincount(method.context.labels.numpy()) / len(method.context.labels)
     for t in range(len(method.context.unlabeled_names)):
-        features, probs = unit_features(method, random, t)
+        features, probs = unit_features(method, random, t + 1)
         rows = features.flatten(0, 1).double().numpy()
         mean = rows.mean(0)
         np.testing.assert_allclose(method.centers[1 + t].numpy(), mean, atol=1e-6)
         unit = torch.nn.functional.normalize(torch.from_numpy(rows - mean).view(features.shape), dim=-1)
         tau = 3 * method.config.tau_uncertainty
-        dapp = ops.dapp(unit, probs.double(), tau)
-        distances = np.stack([oracle.cosine_distance(view.numpy(), dapp.prototypes.numpy()) for view in unit])
+        first = dapp(unit, probs.double(), tau)
+        distances = np.stack([oracle.cosine_distance(view.numpy(), first.prototypes.numpy()) for view in unit])
         labels, uncertainty, _ = oracle.consensus(
-            distances, probs.double().numpy(), tau, dapp.present.numpy(), classifier, balance, prior
+            distances, probs.double().numpy(), tau, first.present.numpy(), classifier, balance, prior
         )
-        found = method.pseudo_labels()[method.context.unlabeled_names[t]]
+        found = method.describe().pseudo_labels[method.context.unlabeled_names[t]]
         assert (found.labels.numpy() == labels).mean() > 0.97  # ties may fall either way in float32
         np.testing.assert_allclose(found.uncertainty.numpy(), uncertainty, atol=2e-3)
 
@@ -139,7 +163,7 @@ def test_plus_weights_the_merging_loss_by_certainty() -> None:
     features = torch.randn(8, method.net.num_features, generator=generator).abs()
     labels, rows = torch.tensor([0, 1, 2, 3]), torch.arange(4)
     method.uncertainty[rows] = torch.tensor([0.0, 0.1, 1.0, 3.0])
-    terms = method.merging_terms(features, labels, rows)
+    terms = method.unmixed_terms(features, labels, rows)
     distances = oracle.cosine_distance(features.double().numpy(), method.merged.double().numpy()) / 0.2
     weights = [1.0] * 4 + [2 / (1 + np.exp(e / 0.5)) for e in (0.0, 0.1, 1.0, 3.0)]
     losses = [float(distances[i, labels[i % 4]] + np.log(np.exp(-distances[i]).sum())) for i in range(8)]
@@ -151,34 +175,33 @@ def test_plus_weights_the_merging_loss_by_certainty() -> None:
     )
 
 
-def test_plus_with_an_even_class_mix_makes_up_for_what_it_learns_from() -> None:
+def test_plus_with_an_even_class_mix_compensates_for_frequent_classes() -> None:
     method, _ = build("proud-plus", class_mix="even")
     labels, classes = method.context.labels, method.context.classes
     logits = torch.randn(5, classes)
-    found = torch.cat([found.labels for found in method.pseudo_labels().values()])
-    torch.testing.assert_close(method.learned(logits), logits + ops.log_class_mix(found, classes))
-    assert torch.equal(method.expected, torch.full_like(method.expected, 1 / classes))
+    found = torch.cat([found.labels for found in method.describe().pseudo_labels.values()])
+    torch.testing.assert_close(method.adjusted(logits), logits + ops.log_class_mix(found, classes))
+    assert torch.equal(method.prior, torch.full_like(method.prior, 1 / classes))
     fresh = method_class("proud-plus")(method.config, method.context)
-    torch.testing.assert_close(fresh.learned(logits), logits + ops.log_class_mix(labels, classes))
+    torch.testing.assert_close(fresh.adjusted(logits), logits + ops.log_class_mix(labels, classes))
     plain, _ = build("proud-plus", class_mix="labeled")
-    assert plain.learned(logits) is logits
-    torch.testing.assert_close(plain.expected, torch.bincount(labels, minlength=classes) / len(labels))
+    assert plain.adjusted(logits) is logits
+    torch.testing.assert_close(plain.prior, torch.bincount(labels, minlength=classes) / len(labels))
 
 
-@pytest.mark.parametrize(("class_mix", "wanted"), [("labeled", False), ("even", True)])
-def test_plus_every_cross_entropy_sees_the_class_mix(class_mix: str, wanted: bool) -> None:
-    method, random = build("proud-plus", class_mix=class_mix)
+def test_plus_every_cross_entropy_sees_the_class_mix() -> None:
+    method, random = build("proud-plus", class_mix="even")
     for stage in method.stage_list():
         rows = {name: torch.arange(8) for name in stage.pools}
         draws = random.draws(method.draws(stage))
         before = method.losses(stage, rows, draws)
-        method.log_mix.copy_(method.log_mix.flip(0) * 3)
+        method.log_prior.copy_(method.log_prior.flip(0) * 3)
         after = method.losses(stage, rows, draws)
         for name in before.keys() & {"ce", "labeled", "loss"}:
-            assert (before[name].item() != after[name].item()) == wanted, name
+            assert before[name].item() != after[name].item(), name
 
 
-def test_plus_without_merging_still_learns_labeled_images_as_they_are() -> None:
+def test_plus_without_merging_still_learns_unmixed_labeled_images() -> None:
     method, random = build("proud-plus", pml=False, labeled_weight=2.0)
     stage = method.stage_list()[-1]
     losses = method.losses(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
@@ -189,48 +212,55 @@ def test_plus_without_merging_still_learns_labeled_images_as_they_are() -> None:
     assert losses.keys() == {"loss", "ce"}
 
 
-def test_records_tell_the_ratio_that_is_used() -> None:
+def test_records_have_the_ratio_that_is_used() -> None:
     class Fixed(ProUD):
         def ratio(self, uncertainty: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
             return torch.full_like(uniform, 0.3)
 
     method, _ = build("proud")
-    found = next(iter(method.pseudo_labels().values()))
-    certain = replace(found, uncertainty=torch.tensor([0.0, 0.3094, 0.3096, 2.0]))
+    uncertainty = torch.tensor([0.0, 0.3094, 0.3096, 2.0])  # on both sides of λ* = 0.35
     expected = [0.5, 0.5, 1 / (1 + np.exp(0.6192)), 1 / (1 + np.exp(4))]
-    assert method.signals(certain)["lambda"].item() == pytest.approx(np.mean(expected))
+    found = mixing_signals(method.describe(), uncertainty)
+    assert found["lambda"].item() == pytest.approx(np.mean(expected))
+    assert found["certain"].item() == 0.5
     method.__class__ = Fixed
-    assert method.signals(certain)["lambda"].item() == pytest.approx(0.3)
+    assert mixing_signals(method.describe(), uncertainty)["lambda"].item() == pytest.approx(0.3)
 
 
 def test_pairs_are_shown_as_they_are_mixed() -> None:
     for udmix in (True, False):
         method, random = build("proud", udmix=udmix)
-        method.uncertainty.fill_(2.0)
-        shown = method.snapshot(random)["pairs/ratio"].tolist()
-        assert (
-            shown == pytest.approx([1 / (1 + np.exp(4))] * len(shown)) if udmix else len(set(shown)) == len(shown) > 1
-        )
+        about = method.describe()
+        doubtful = {
+            name: replace(found, uncertainty=torch.full_like(found.uncertainty, 2.0))
+            for name, found in about.pseudo_labels.items()
+        }
+        shown = pair_tensors(method, replace(about, pseudo_labels=doubtful), TASK, random)["method/pairs/ratio"]
+        if udmix:
+            assert shown.tolist() == pytest.approx([1 / (1 + np.exp(4))] * len(shown))
+        else:
+            assert len(shown.unique()) == len(shown) > 1
 
 
 def test_plus_pseudo_labels_with_the_averaged_network() -> None:
     method, _ = build("proud-plus")
-    assert method.labeler() is method.network() is method.average
+    assert method.passes.net is method.network() is method.average.net
     main = method.stage_list()[-1]
-    assert method.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
+    assert method.average.most_decay.item() == pytest.approx(1 - 1 / (10 * main.steps)) and main.epochs >= 40
     short, _ = build("proud-plus", epochs=8)
-    assert short.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
+    assert short.average.most_decay.item() == pytest.approx(1 - 1 / (2 * main.steps))
 
 
 def test_plus_averages_batch_statistics_like_weights() -> None:
     method, random = build("proud-plus", "test_resnet", epochs=8)
     stage = method.stage_list()[-1]
-    layer, mean = (next(m for m in net.modules() if hasattr(m, "running_mean")) for net in (method.net, method.average))
+    nets = (method.net, method.average.net)
+    layer, mean = (next(m for m in net.modules() if hasattr(m, "running_mean")) for net in nets)
     expected = layer.running_mean.double()
     rows = {"unlabeled": torch.arange(8)}
     for step in range(4):
-        method.step(stage, rows, random.draws(method.draws(stage)))
-        decay = min(1 - 1 / (step + 1), method.most_decay.item())
+        method.step(stage, rows, random.draws(method.draws(stage)), method.losses)
+        decay = min(1 - 1 / (step + 1), method.average.most_decay.item())
         expected = decay * expected + (1 - decay) * layer.running_mean.double()
     torch.testing.assert_close(mean.running_mean.double(), expected, rtol=1e-5, atol=1e-6)
     assert not torch.allclose(mean.running_mean, layer.running_mean, rtol=1e-3)
@@ -239,19 +269,19 @@ def test_plus_averages_batch_statistics_like_weights() -> None:
 def test_plus_warps_what_it_learns_from_but_not_what_it_labels() -> None:
     method, _ = build("proud-plus", warp=1.0, outline=0.0)
     images = method.context.unlabeled.take(torch.arange(8))
-    uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
-    plain, warped = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
+    uniform = torch.rand(8, method.views.uniforms, generator=torch.Generator().manual_seed(0))
+    plain, warped = method.views.simple(images, uniform[:, :9]), method.views.training(images, uniform)
     assert not torch.allclose(plain, warped)
     torch.testing.assert_close(warped, ops.random_warp(plain, uniform[:, 9:15], 1.0))
-    uniform[:, 9:15] = 0.5  # no turn, zoom, shear or shift
-    torch.testing.assert_close(method.training_view(images, uniform), plain, atol=1e-5, rtol=1e-5)
+    uniform[:, 9:15] = 0.5  # no rotation, zoom, shear or shift
+    torch.testing.assert_close(method.views.training(images, uniform), plain, atol=1e-5, rtol=1e-5)
 
 
-def test_plus_draws_a_share_of_what_it_learns_from_and_nothing_of_what_it_labels() -> None:
+def test_plus_outlines_a_share_of_what_it_learns_from_but_nothing_of_what_it_labels() -> None:
     method, _ = build("proud-plus", warp=0.0, outline=0.5)
     images, context = method.context.unlabeled.take(torch.arange(8)), method.context
-    uniform = torch.rand(8, method.view_uniforms, generator=torch.Generator().manual_seed(0))
-    plain, seen = method.view(images, uniform[:, :9]), method.training_view(images, uniform)
+    uniform = torch.rand(8, method.views.uniforms, generator=torch.Generator().manual_seed(0))
+    plain, seen = method.views.simple(images, uniform[:, :9]), method.views.training(images, uniform)
     drawn = uniform[:, -2] < 0.5
     assert 0 < drawn.sum() < 8 and torch.equal(seen[~drawn], plain[~drawn])
     expected = ops.random_outline(plain, uniform[:, -2:], 0.5, context.mean, context.std)
@@ -269,7 +299,7 @@ def test_loaded_optimizer_state_has_the_memory_layout_of_its_parameters() -> Non
 
     method, random = channels_last()
     stage = method.stage_list()[-1]
-    method.step(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)))
+    method.step(stage, {"unlabeled": torch.arange(8)}, random.draws(method.draws(stage)), method.losses)
     fresh, _ = channels_last()
     fresh.load_state_dict({name: value.contiguous() for name, value in method.state_dict().items()})
     for parameter, fields in fresh.optimizer.state.items():
@@ -289,24 +319,24 @@ def test_momentum_is_there_before_the_first_step(name: str) -> None:
                 assert not group["momentum"] or (momentum is not None and momentum.stride() == parameter.stride())
 
 
-def test_a_domain_s_own_statistics_know_neither_device_nor_order() -> None:
-    method, _ = build("proud", "test_resnet")
-    assert method.own_statistics and method.chunk_size == 32
+def test_a_domain_s_own_statistics_depend_neither_on_the_device_nor_on_the_order_of_images() -> None:
+    method, random = build("proud", "test_resnet")
+    assert method.passes.batch_statistics and method.passes.chunk_size == 32
     size = method.context.unlabeled.sizes[0]
-    pieces = list(method.chunks(size))
+    pieces = method.passes.unlabeled(0, random).rows
     assert len(pieces) > 1 and torch.cat(pieces).sort().values.equal(torch.arange(size))
     assert all(rows.min() < size / 4 and rows.max() > 3 * size / 4 for rows in pieces[:-1])
-    method.context = replace(method.context, device=torch.device("meta"))
-    assert method.chunk_size == 32
-    assert build("proud", "test_resnet", dapp_bn="running")[0].chunk_size == 256
+    elsewhere = replace(method.context, device=torch.device("meta"))
+    assert Passes(method.net, elsewhere, method.views, 3, 8).chunk_size == 32
+    assert build("proud", "digits")[0].passes.chunk_size == 256  # no batch norm: as many as fit
 
 
 def test_pseudo_labels_stand_in_the_rows_of_their_images() -> None:
     method, random = build("proud", "test_resnet")
     for t, name in enumerate(method.context.unlabeled_names):
         start, size = method.context.unlabeled.starts[t], method.context.unlabeled.sizes[t]
-        wanted = ops.dapp(*unit_features(method, random, t), method.config.tau_uncertainty)
-        found, order = method.pseudo_labels()[name], method.order(size)
+        wanted = dapp(*unit_features(method, random, t + 1), method.config.tau_uncertainty)
+        found, order = method.describe().pseudo_labels[name], rows_of(method, random, t + 1)
         assert not order.equal(torch.arange(size))
         assert torch.equal(found.labels[order], wanted.labels)
         assert torch.equal(method.labels[start : start + size][order], wanted.labels)
@@ -314,7 +344,9 @@ def test_pseudo_labels_stand_in_the_rows_of_their_images() -> None:
 
 
 @pytest.mark.parametrize(("classes", "wanted"), [(2, 1 / 3), (4, 0.2), (6, 0.15), (7, 0.15), (65, 0.15)])
-def test_plus_doubts_from_half_of_all_doubt_on_however_few_classes_there_are(classes: int, wanted: float) -> None:
+def test_plus_half_of_the_largest_uncertainty_is_never_certain_however_few_classes_there_are(
+    classes: int, wanted: float
+) -> None:
     method, _ = build("proud-plus")
     method.context = replace(method.context, classes=classes)
     assert method.threshold == pytest.approx(wanted)
@@ -324,12 +356,13 @@ def test_plus_doubts_from_half_of_all_doubt_on_however_few_classes_there_are(cla
 
 
 @pytest.mark.parametrize(
-    ("class_mix", "counts", "told"), [("even", (9, 1), 1), ("even", (7, 3), 0), ("labeled", (9, 1), 0)]
+    ("class_mix", "counts", "warnings"), [("even", (9, 1), 1), ("even", (7, 3), 0), ("labeled", (9, 1), 0)]
 )
-def test_plus_says_that_it_expects_uneven_classes_alike(class_mix: str, counts: tuple[int, int], told: int) -> None:
+def test_plus_warns_that_it_assumes_a_uniform_prior(class_mix: str, counts: tuple[int, int], warnings: int) -> None:
     method, _ = build("proud-plus", class_mix=class_mix)
     labels = torch.arange(2).repeat_interleave(torch.tensor(counts))
     method.context = replace(method.context, classes=2, labels=labels)
-    method.expected = ops.expected_mix(labels, 2, class_mix == "even")
-    assert len(method.cautions()) == told
-    assert all("90 %" in text and "--class-mix labeled" in text for text in method.cautions())
+    method.prior = ops.expected_mix(labels, 2, class_mix == "even")
+    found = method.describe().warnings
+    assert len(found) == warnings
+    assert all("90 %" in text and "--class-mix labeled" in text for text in found)

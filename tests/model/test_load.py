@@ -51,7 +51,7 @@ def test_a_share_of_own_statistics_is_kept(tmp_path: Path) -> None:
 def test_loading_passes_no_image_through_the_network(
     on_meta: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A made-up size of a stranger's model costs nothing, and networks that want real weights can be loaded."""
+    """A false size in a stranger's file costs nothing, and networks that need real weights can be loaded."""
     spec, passed = model_spec("test_resnet", 2, 32), []
     count = models.count_features
 

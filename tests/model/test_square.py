@@ -1,4 +1,4 @@
-"""Non-square images: a model reads them in the way it was trained on."""
+"""Non-square images: a model reads them as in training."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_choice_is_saved_and_unknown_ones_are_refused(run: Path, tmp_path: P
 
 
 @pytest.mark.filterwarnings("ignore:.*is useless on")  # one epoch is short
-def test_from_python() -> None:
+def test_the_choice_in_python() -> None:
     labeled = np.concatenate([pictures(8, 1, False), pictures(8, 2, True)])
     settings = {"model": "digits", "size": 32, "epochs": 1, "pretrain_epochs": 1, "batch_size": 8, "device": "cpu"}
     asked = (labeled, 8 * ["left"] + 8 * ["right"]), [np.concatenate([pictures(8, 3, False), pictures(8, 4, True)])]

@@ -1,86 +1,80 @@
-"""Files of a run that are damaged between two of its lives, as by a failing disk."""
+"""Files of a run that are damaged before it is resumed, as by a failing disk."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from children import ends, wait_until
-from undisturbed import Fault, Site, checkpoints_every_epoch, clear_message
+from undisturbed import Fault, Site, clear_message
 
 
-def half_done(site: Site, out: Path) -> list[Path]:
-    """A run that was killed after some epochs. Its checkpoints' tensors, newest first."""
-    process, _ = site.begin(out, "--quiet", before=checkpoints_every_epoch)
-    wait_until(lambda: len(list((out / "checkpoints").glob("*.json"))) == 2, process)
-    process.kill()
-    ends(process)
-    (out / "checkpoints" / ".checkpoint-000009.safetensors.0a1b2c3d.part").write_bytes(b"left by a kill")
-    found = sorted((out / "checkpoints").glob("*.json"), reverse=True)
-    return [path.with_suffix(".safetensors") for path in found]
-
-
-def damaged_newest(harm: Callable[[Path], object], site: Site, out: Path) -> str:
-    newest = half_done(site, out)[0]
-    harm(newest)
+def damaged_newest(damage: Callable[[Path], object], site: Site, out: Path) -> str:
+    newest = site.copy_half_done(out)[0]
+    damage(newest)
     code, said = site.train(out, "--resume", "--quiet")
     assert code == 0, said
-    site.goes_on(out)
-    return clear_message(said, "is damaged", "trying the one before")
+    site.must_be_the_same(out)
+    return clear_message(said, "is damaged", "trying the previous one")
 
 
 def both_damaged(site: Site, out: Path) -> str:
-    for path in half_done(site, out):
+    for path in site.copy_half_done(out):
         path.write_bytes(b"")
-    code, said = site.train(out, "--resume", "--quiet")
-    assert code == 2, said
-    code, _ = site.train(out, "--overwrite", "--quiet")
-    assert code == 0
-    site.goes_on(out)
+    said = refused(site, out)
+    starts_again(site, out)
     return clear_message(said, "no intact checkpoint")
 
 
 def empty_result(site: Site, out: Path) -> str:
-    """As after a power failure on a file system without order: the result is made again from the last checkpoint."""
-    assert site.train(out, "--quiet")[0] == 0
+    """As after a power failure on a file system that does not keep the order of writes."""
+    shutil.copytree(site.undisturbed, out)
     (out / "result.json").write_bytes(b"")
-    site.goes_on(out)
-    return "made again"
+    site.resumes(out)
+    return "made again from the last checkpoint"
 
 
 def damaged_description(site: Site, out: Path) -> str:
-    half_done(site, out)
+    site.copy_half_done(out)
     (out / "run.json").write_bytes(b"")
-    code, said = site.train(out, "--resume", "--quiet")
-    assert code == 2, said
-    assert site.train(out, "--overwrite", "--quiet")[0] == 0
-    site.goes_on(out)
+    said = refused(site, out)
+    starts_again(site, out)
     return clear_message(said, "run.json cannot be read")
 
 
 def lost_records(site: Site, out: Path) -> str:
-    half_done(site, out)
+    site.copy_half_done(out)
     lines = (out / "records.jsonl").read_bytes()
     (out / "records.jsonl").unlink()
-    code, said = site.train(out, "--resume", "--quiet")
-    assert code == 2, said
+    said = refused(site, out)
     (out / "records.jsonl").write_bytes(lines)
-    site.goes_on(out)
+    site.resumes(out)
     return clear_message(said, "records: restore it")
 
 
 def edited_checkpoint(site: Site, out: Path) -> str:
     """Its checksums are right, its position is not."""
-    for path in half_done(site, out):
+    for path in site.copy_half_done(out):
         about = json.loads(path.with_suffix(".json").read_text())
         about["position"] |= {"epoch": 10**30, "records": 10**30}
         path.with_suffix(".json").write_text(json.dumps(about))
+    said = refused(site, out)
+    starts_again(site, out)
+    return clear_message(said, "The checkpoint position in", "is inconsistent with this run")
+
+
+def refused(site: Site, out: Path) -> str:
     code, said = site.train(out, "--resume", "--quiet")
     assert code == 2, said
-    assert site.train(out, "--overwrite", "--quiet")[0] == 0
-    return clear_message(said, "where this run never is")
+    return said
+
+
+def starts_again(site: Site, out: Path) -> None:
+    code, said = site.train(out, "--overwrite", "--quiet")
+    assert code == 0, said
+    site.must_be_the_same(out)
 
 
 def _halve(path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Processes of one run, and workers of a Ray cluster, killed again and again. The runs go on with another number."""
+"""Processes of a distributed run, and workers of a Ray cluster, killed again and again. The run resumes with another
+number of processes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def torchrun(processes: int, data: Path, out: Path) -> subprocess.Popen[str]:
 
 
 def kill_ranks(place: Path, kills: int, seed: int = 0) -> dict[str, Any]:
-    """One run by two and three processes in turn; each life ends by the kill of any one of them."""
+    """A run by two and three processes in turn; each time one of them is killed."""
     data = write_folders(place / "data", {"a": 0, "b": 1, "c": 2}, per_class=3)
     out, chance, seconds, killed = place / "run", random.Random(seed), 0.0, 0
     while killed < kills:
@@ -45,7 +46,7 @@ def kill_ranks(place: Path, kills: int, seed: int = 0) -> dict[str, Any]:
         assert job.poll() is None, f"the run was over before all kills were spent: {job.communicate()[1]}"
         began = time.monotonic()
         os.kill(int(chance.choice(children.read_text().split())), signal.SIGKILL)
-        _, said = job.communicate(timeout=90)
+        _, said = job.communicate(timeout=240)
         seconds = max(seconds, time.monotonic() - began)
         assert job.returncode != 0 and "another process of this run has ended" in said and "--resume" in said, said
         killed += 1
@@ -66,7 +67,7 @@ def newest(out: Path) -> str:
 
 
 def kill_ray_workers(place: Path, kills: int, seed: int = 0) -> dict[str, Any]:
-    """A bench on a Ray of its own here, two runs at a time; workers are killed, and others take their runs over."""
+    """A bench on a Ray of its own, two runs at a time; workers are killed, and others take over their runs."""
     domains = ("a", "b", "c", "d")
     data = write_folders(place / "data", {name: number for number, name in enumerate(domains)}, per_class=2)
     pairs = [(first, second) for first in domains[:3] for second in domains if first != second][:6]

@@ -1,4 +1,4 @@
-"""Faults, one function each: bring it about, look at the message, go on, compare with the undisturbed run.
+"""Faults, one function each: cause it, check the message, resume, compare with the undisturbed run.
 
 Each returns what the program said. An AssertionError means that the fault was not survived.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from children import ends, wait_until
-from killing import fingerprint
+from children import LIMIT, ends, wait_until
 from stopping import STOPPING
-from undisturbed import Fault, Site, checkpoints_every_epoch, clear_message, slow
+from undisturbed import PLAIN_EPOCH, Fault, Site, checkpoints_every_epoch, clear_message, hang
 
 # ---- disks
 
@@ -27,10 +27,10 @@ def _small_files(limit: int) -> None:
 
 def file_size_limit(site: Site, out: Path) -> str:
     """No file may grow beyond a limit, which the records reach only after some epochs."""
-    whole = (site.place / "undisturbed" / "model.safetensors").stat().st_size
+    whole = (site.undisturbed / "model.safetensors").stat().st_size
     code, said = site.train(out, before=partial(_small_files, whole // 2))
     assert code == 2, said
-    site.goes_on(out)
+    site.resumes(out)
     return clear_message(said, "Cannot write", "File too large")
 
 
@@ -51,7 +51,7 @@ def _fill_disk(after: int) -> None:
 def full_disk_late(site: Site, out: Path) -> str:
     code, said = site.train(out, before=partial(_fill_disk, 14))
     assert code == 2, said
-    site.goes_on(out)
+    site.resumes(out)
     return clear_message(said, "Cannot write", "No space left")
 
 
@@ -63,13 +63,14 @@ def unwritable_output(site: Site, out: Path) -> str:
 
 
 def two_processes(site: Site, out: Path) -> str:
-    process, _ = site.begin(out, before=partial(slow, "proud.training.loop", "plain_epoch", 1.0))
-    wait_until((out / "run.json").exists, process)
+    there = out.with_name("hangs")
+    process, _ = site.begin(out, before=partial(hang, PLAIN_EPOCH, there))
+    wait_until(there.exists, process)
     code, said = site.train(out, "--resume")
     assert code == 2, said
     process.kill()
-    process.join()
-    site.goes_on(out)
+    ends(process)
+    site.resumes(out)
     return clear_message(said, "Another process is writing")
 
 
@@ -95,26 +96,27 @@ def data_gone_before_decoding(site: Site, out: Path) -> str:
     site.data.with_name("elsewhere").rename(site.data)
     assert code == 2, said
     assert site.train(out, "--quiet")[0] == 0
-    assert fingerprint(out) == site.whole
+    site.must_be_the_same(out)
     clear_message(said, "images cannot be used")
     return clear_message(said, "No such file or directory")
 
 
 def data_gone_while_training(site: Site, out: Path) -> str:
-    process, _ = site.begin(out, "--quiet", before=checkpoints_every_epoch)
-    wait_until((out / "records.jsonl").exists, process)
+    there = out.with_name("hangs")
+    process, _ = site.begin(out, "--quiet", before=partial(hang, PLAIN_EPOCH, there, 3))
+    wait_until(there.exists, process)
     site.data.rename(site.data.with_name("elsewhere"))
     process.terminate()
     ends(process)
     code, said = site.train(out, "--resume")
     site.data.with_name("elsewhere").rename(site.data)
     assert code == 2, said
-    site.goes_on(out)
+    site.resumes(out)
     return clear_message(said, "There is no folder")
 
 
 def image_fails_at_decoding(site: Site, out: Path) -> str:
-    """Its header is whole."""
+    """Its header is intact."""
     path = min(site.data.rglob("*.png"))
     content = path.read_bytes()
     path.write_bytes(content[: len(content) - 200])
@@ -122,36 +124,46 @@ def image_fails_at_decoding(site: Site, out: Path) -> str:
     path.write_bytes(content)
     assert code == 2, said
     assert site.train(out, "--quiet")[0] == 0
-    assert fingerprint(out) == site.whole
+    site.must_be_the_same(out)
     return clear_message(said, path.name, "truncated")
 
 
 # ---- the image cache
 
 
-def _small_pieces(seconds: float) -> None:
-    """Pieces of four images, each image decoded slowly."""
+def _small_pieces(cache: Path | None = None) -> None:
+    """Pieces of four images. With `cache`, decoding hangs once the first piece of images is there."""
     from proud.data import cache_build
 
     cache_build.ROWS_PER_PIECE = 4
-    if seconds:
-        slow("proud.data.cache_build", "decode", seconds)
+    if cache is None:
+        return
+    real = cache_build.decode
+
+    def decode(*arguments: Any) -> Any:
+        if any(b"images" in path.read_bytes() for path in cache.glob("*/steps.jsonl")):
+            (cache / "hangs").touch()
+            time.sleep(LIMIT)
+        return real(*arguments)
+
+    cache_build.decode = decode
 
 
 def killed_while_caching(site: Site, out: Path) -> str:
-    """The build goes on behind the last whole piece, and training is what it is without a cache."""
+    """The build continues after the last complete piece, and training is the same as without a cache."""
     cache = out.with_name(f"{out.name}-cache")
-    process, _ = site.begin(out, "--cache", str(cache), "--quiet", before=partial(_small_pieces, 0.3))
-    wait_until(lambda: any(b"images" in path.read_bytes() for path in cache.glob("*/steps.jsonl")), process)
+    process, _ = site.begin(out, "--cache", str(cache), "--quiet", before=partial(_small_pieces, cache))
+    wait_until((cache / "hangs").exists, process)
     process.kill()
     ends(process)
+    (cache / "hangs").unlink()
     (unfinished,) = (path for path in cache.iterdir() if not (path / "done.json").exists())
     kept = (unfinished / "steps.jsonl").read_bytes()
-    code, said = site.train(out, "--cache", str(cache), "--quiet", before=partial(_small_pieces, 0.0))
+    code, said = site.train(out, "--cache", str(cache), "--quiet", before=_small_pieces)
     assert code == 0, said
-    assert (unfinished / "steps.jsonl").read_bytes().startswith(kept.rpartition(b"\n")[0]), "begun anew"
-    assert fingerprint(out) == site.whole
-    return "the build goes on behind its last whole piece"
+    assert (unfinished / "steps.jsonl").read_bytes().startswith(kept.rpartition(b"\n")[0]), "started anew"
+    site.must_be_the_same(out)
+    return "the build continues after its last complete piece"
 
 
 def cache_cannot_be_written(site: Site, out: Path) -> str:
@@ -159,7 +171,7 @@ def cache_cannot_be_written(site: Site, out: Path) -> str:
     assert code == 2, said
     code, again = site.train(out, "--cache", "none", "--quiet")
     assert code == 0, again
-    assert fingerprint(out) == site.whole
+    site.must_be_the_same(out)
     return clear_message(said, "The image cache in", "cannot be written")
 
 
@@ -173,10 +185,10 @@ def _small_gpu(most: int) -> None:
 
     real = Method.step
 
-    def step(self: Any, stage: Any, rows: Any, draws: Any) -> Any:
+    def step(self: Any, stage: Any, rows: Any, draws: Any, losses: Any) -> Any:
         if stage.name == "main" and self.config.batch_size > most:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-        return real(self, stage, rows, draws)
+        return real(self, stage, rows, draws, losses)
 
     Method.step = step  # type: ignore[method-assign]
 
@@ -184,7 +196,7 @@ def _small_gpu(most: int) -> None:
 def out_of_memory(site: Site, out: Path) -> str:
     code, said = site.train(out, before=partial(_small_gpu, 3))
     assert code == 2, said
-    site.goes_on(out)
+    site.resumes(out)
     return clear_message(said, "too small for --batch-size 8; 2 would fit")
 
 

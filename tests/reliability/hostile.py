@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import sys
 import time
 import warnings
@@ -16,7 +17,7 @@ from typing import Any
 
 from mutate import STRANGE, json_text, mutate_bytes, mutate_json, mutate_safetensors, seeds_of_images
 
-SECONDS_PER_CASE = 10.0
+HANGS = 120  # seconds for one case, which takes a fraction of one
 FORBIDDEN = (
     "os.system",
     "os.exec",
@@ -62,13 +63,19 @@ class Watch:
             self.inside = None
 
 
+def _hangs(number: int, frame: object) -> None:
+    raise RuntimeError(f"hangs for {HANGS} s")
+
+
 def fuzz(name: str, cases: int, folder: Path, one: Callable[[random.Random], None]) -> dict[str, Any]:
     """Run so many cases; a UserError or BadImage is a refusal, anything else a failure, which stops the count."""
     from proud.data.decode import BadImage
     from proud.errors import UserError
 
     watch, refused, slowest = Watch(), 0, 0.0
+    signal.signal(signal.SIGALRM, _hangs)
     for case in range(cases):
+        signal.alarm(HANGS)
         began = time.perf_counter()
         chance = random.Random(f"{name}-{case}")
         try:
@@ -80,10 +87,9 @@ def fuzz(name: str, cases: int, folder: Path, one: Callable[[random.Random], Non
             assert len(str(error)) < 20_000, f"{name} {case}: a message of {len(str(error))} letters"
         except Exception as error:
             raise AssertionError(f"{name}, case {case}: {type(error).__name__}: {str(error)[:300]}") from error
-        took = time.perf_counter() - began
-        slowest = max(slowest, took)
-        assert took < SECONDS_PER_CASE, f"{name}, case {case}: {took:.1f} s"
+        slowest = max(slowest, time.perf_counter() - began)
         assert not watch.seen, f"{name}, case {case}: {watch.seen}"
+    signal.alarm(0)
     return {"cases": cases, "refused": refused, "used": cases - refused, "slowest_seconds": round(slowest, 3)}
 
 
@@ -91,13 +97,13 @@ def fuzz(name: str, cases: int, folder: Path, one: Callable[[random.Random], Non
 
 
 def images(cases: int, folder: Path) -> dict[str, Any]:
-    from proud.data.decode import decode
+    from proud.data.decode import PixelFormat, decode
 
     seeds = seeds_of_images()
 
     def one(chance: random.Random) -> None:
         _, content = chance.choice(seeds)
-        found = decode(mutate_bytes(content, chance), 16)
+        found = decode(mutate_bytes(content, chance), PixelFormat(16))
         assert found.shape == (3, 16, 16)
 
     return fuzz("images", cases, folder, one)
@@ -106,7 +112,8 @@ def images(cases: int, folder: Path) -> dict[str, Any]:
 def models(cases: int, folder: Path) -> dict[str, Any]:
     import torch
 
-    from proud.model.predict import Model, load_model
+    from proud.model.load import load_model
+    from proud.model.predict import Model
     from proud.nets.models import build_net, model_spec
 
     spec = model_spec("digits", 2, 16)
@@ -149,14 +156,14 @@ def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
 
     def one(chance: random.Random) -> None:
         changed = mutate_safetensors(tensors, chance) if chance.random() < 0.5 else tensors
-        told = about | {"sha256": hashlib.sha256(changed).hexdigest()}  # whoever makes it up computes it too
+        right = about | {"sha256": hashlib.sha256(changed).hexdigest()}  # whoever forges it computes that too
         path.with_suffix(".safetensors").write_bytes(changed)
-        path.write_bytes(json_text(mutate_json(told, chance) if changed is tensors else told, chance))
+        path.write_bytes(json_text(mutate_json(right, chance) if changed is tensors else right, chance))
         found = load_checkpoint(folder)
         if found is not None:
             state, position, stored = found
             refuse_difference(folder, stored, config)
-            check_position(position, method.stages(), folder)
+            check_position(position, method.stage_list(), folder)
             load_into(method, state, folder)
 
     return fuzz("checkpoints", cases, folder, one)
@@ -165,15 +172,16 @@ def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
 def run_folders(cases: int, folder: Path) -> dict[str, Any]:
     """run.json, result.json and records.jsonl of a finished run, as `--resume` and the bench read them."""
     from proud.config import Options
-    from proud.training.run_folder import check_folder, read_result, refuse_other_data
+    from proud.model.format import read_result
     from proud.training.records import Records
     from proud.training.run import train
+    from proud.training.run_folder import opened, refuse_other_data
     from toy import toy_run, toy_settings, toy_task
 
     task = toy_task(per_class=2)
     settings = toy_settings("erm", epochs=1, pretrain_epochs=1)
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
-    train(toy_run("erm", task), settings, options, task=task)
+    train(toy_run("erm", task), settings, options, data=task)
     names = ("run.json", "result.json", "records.jsonl")
     whole = {name: (folder / name).read_bytes() for name in names}
     config = json.loads(whole["run.json"])["config"]
@@ -184,19 +192,19 @@ def run_folders(cases: int, folder: Path) -> dict[str, Any]:
         name = chance.choice(names)
         line = json.loads(whole[name].splitlines()[0] if name == "records.jsonl" else whole[name])
         (folder / name).write_bytes(json_text(mutate_json(line, chance), chance) + b"\n")
-        before = check_folder(folder, config, Options(out=str(folder), resume=True))
-        assert before is not None
-        refuse_other_data(folder, before["task"], task.report)
-        read_result(folder)
-        Records(folder / "records.jsonl").cut(1)
-        Records(folder / "records.jsonl").read()
+        with opened(folder, config, Options(out=str(folder), resume=True)) as before:
+            assert before is not None
+            refuse_other_data(folder, before["task"], task.report)
+            read_result(folder)
+            Records(folder / "records.jsonl").cut(1)
+            Records(folder / "records.jsonl").read()
 
     return fuzz("run folders", cases, folder, one)
 
 
 def tables(cases: int, folder: Path) -> dict[str, Any]:
     """CSV files that name images."""
-    from proud.data.catalog import scan_csv
+    from proud.data.csv_table import scan_csv
     from toy import write_folders
 
     root = write_folders(folder / "data", {"a": 0, "b": 1}, per_class=1)

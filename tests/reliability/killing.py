@@ -100,7 +100,7 @@ def one_life(folder: Path, epochs: int, seconds: float, doom: Doom | None, start
     if doom is not None:
         doom.install()
     started.touch()
-    train(toy_run("proud", task), settings, options, task=task)
+    train(toy_run("proud", task), settings, options, data=task)
 
 
 class Killer:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from children import ends, wait_until
-from undisturbed import Fault, Site, checkpoints_every_epoch, clear_message, read
+from children import ends, read, wait_until
+from undisturbed import PLAIN_EPOCH, Fault, Site, checkpoints_every_epoch, clear_message, hang
 
 
 @contextmanager
@@ -31,31 +32,30 @@ def can_mount(place: Path) -> bool:
 
 
 def full_disk(site: Site, out: Path) -> str:
-    """Room for the first checkpoint, none for two and one more; then the disk grows and the run goes on."""
-    one = (site.place / "undisturbed" / "model.safetensors").stat().st_size
+    """Room for the first checkpoint, but not for two and another one; then the disk grows and the run continues."""
+    one = (site.undisturbed / "model.safetensors").stat().st_size
     with small_disk(out, f"{5 * one}") as disk:
         code, said = site.train(disk / "run", before=checkpoints_every_epoch)
         assert code == 2, said
         subprocess.run(["mount", "-o", "remount,size=100m", str(disk)], check=True)
-        site.goes_on(disk / "run")
+        site.resumes(disk / "run")
     return clear_message(said, "Cannot write", "No space left")
 
 
 def becomes_read_only(site: Site, out: Path) -> str:
     """As a file system does after an error of the disk below it."""
     with small_disk(out, "100m") as disk:
-        process, log = site.begin(disk / "run", before=checkpoints_every_epoch)
-        wait_until((disk / "run" / "records.jsonl").exists, process)
-        for _ in range(100):  # refused while a file is open for writing
-            if not subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True).returncode:
-                break
+        there = out.with_name("hangs")
+        process, log = site.begin(disk / "run", before=partial(hang, PLAIN_EPOCH, there, 3, seconds=2.0))
+        wait_until(there.exists, process)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert ends(process) == 2, read(log)
         said = read(log)
         code, again = site.train(disk / "run", "--resume")
         assert code == 2, again
         clear_message(again, "Cannot write to", "Read-only")
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
-        site.goes_on(disk / "run")
+        site.resumes(disk / "run")
     return clear_message(said, "Cannot write", "Read-only")
 
 

@@ -17,16 +17,30 @@ COMBOS = "a:b,a:c,b:a,b:c,c:a,d:b"
 
 def worker(data: Path, out: Path) -> None:
     """In a child: work until nothing is left."""
-    from proud.cli.bench import BenchArguments, bench
+    from proud.cli import bench
+    from proud.cli.arguments import BenchArguments
+    from proud.config import Machine, NetSpec, ReadSpec
     from proud.training import loop
 
     loop.CHECKPOINT_SECONDS = 0.0
-    settings: dict[str, Any] = {"methods": "erm", "seeds": "1", "combos": COMBOS, "set": ("batch_size=8",)}
-    settings |= {"epochs": 6, "pretrain_epochs": 1, "model": "digits", "size": 16, "device": "cpu", "threads": 1}
-    raise SystemExit(bench(BenchArguments(name=str(data), out=str(out), weights="none", quiet=True, **settings)))
+    arguments = BenchArguments(
+        name=str(data),
+        out=str(out),
+        methods="erm",
+        seeds="1",
+        combos=COMBOS,
+        set=("batch_size=8",),
+        epochs=6,
+        pretrain_epochs=1,
+        reading=ReadSpec(size=16),
+        network=NetSpec(model="digits", weights="none"),
+        machine=Machine(device="cpu", threads=1),
+        quiet=True,
+    )
+    raise SystemExit(bench.run(arguments))
 
 
-def lines(out: Path) -> dict[tuple[str, str], Any]:
+def results(out: Path) -> dict[tuple[str, str], Any]:
     rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     keys = [(row["labeled"], row["test"]) for row in rows]
     assert len(set(keys)) == len(keys), f"done twice: {keys}"
@@ -38,7 +52,7 @@ def records(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in sorted(out.glob("runs/*/records.jsonl"))}
 
 
-def kill_workers(place: Path, kills: int, seed: int = 0) -> dict[str, Any]:
+def kill_workers(place: Path, kills: int, seed: int = 0, longest: float = 1.2) -> dict[str, Any]:
     """Two at a time; one of them is killed after a moment, and another takes its place."""
     data = write_folders(place / "data", {"a": 0, "b": 1, "c": 2, "d": 3}, per_class=2)
     whole, out = place / "whole", place / "killed"
@@ -46,7 +60,7 @@ def kill_workers(place: Path, kills: int, seed: int = 0) -> dict[str, Any]:
     chance, killed, benches = random.Random(seed), 0, 1
     while killed < kills:
         pair = [start(worker, data, out) for _ in range(2)]
-        time.sleep(chance.uniform(0.1, 1.2))
+        time.sleep(chance.uniform(0.1, longest))
         victim = pair[chance.randrange(2)]
         was_alive = victim.is_alive()
         victim.kill()
@@ -57,11 +71,11 @@ def kill_workers(place: Path, kills: int, seed: int = 0) -> dict[str, Any]:
             other.kill()
         for process in pair:
             ends(process)
-        if (out / "results.jsonl").exists() and len(lines(out)) == 6 and killed < kills:
-            assert lines(out) == lines(whole) and records(out) == records(whole)
+        if (out / "results.jsonl").exists() and len(results(out)) == 6 and killed < kills:
+            assert results(out) == results(whole) and records(out) == records(whole)
             benches += 1
             out = place / f"killed-{benches}"
     assert ends(start(worker, data, out)) == 0
-    assert lines(out) == lines(whole), "other numbers"
+    assert results(out) == results(whole), "other numbers"
     assert records(out) == records(whole), "other records"
     return {"kills": killed, "jobs": 6 * benches, "done_twice": 0, "lost": 0, "different": 0}

@@ -1,4 +1,4 @@
-"""Every fault ends in a clear message and a run that goes on as if nothing had happened. Full size: `make soak`."""
+"""A fault ends with a clear message and a run that resumes as if nothing had happened. Full size: `make soak`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from undisturbed import Site
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("faults"))
+    return Site(tmp_path_factory.mktemp("faults"), grace=0.2)
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in SOAK_ONLY])

@@ -1,4 +1,4 @@
-"""Input that was made to do harm: each piece is refused in one line, or used without harm."""
+"""Input that was made to do harm: it is refused in one line, or used without harm."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ import os
 import pickle
 import socket
 import struct
-import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
+from PIL.GifImagePlugin import GifImageFile
 
 from proud.bench.plan import Job
 from proud.config import RunConfig
-from proud.data.catalog import scan_csv, scan_folder
-from proud.data.native import native_side
-from proud.data.decode import BadImage, decode
+from proud.data.csv_table import scan_csv
+from proud.data.decode import BadImage, PixelFormat, decode
+from proud.data.folder import scan_folder
+from proud.data.shapes import native_side
 from proud.data.walk import Walk
-from proud.model.predict import Model, find_images, load_model, predict_files, write_predictions
-from proud.cli.exit import shown
 from proud.errors import UserError
-from proud.methods import method_config
-from proud.nets.models import build_net, model_spec
 from proud.files import read_json, write_json
+from proud.methods import method_config
+from proud.model import load
+from proud.model.answers import AnswerOptions
+from proud.model.load import load_model
+from proud.model.predict import Model, find_images, predict_files, write_predictions
+from proud.nets.models import build_net, model_spec
+from proud.text import plain_cell, printable, safe_cell
 from proud.training.run_folder import default_folder
-from proud.training.records import plain_cell, safe_cell
 from toy import write_folders
+
+PIXELS = PixelFormat(16)
 
 
 @pytest.fixture
@@ -75,9 +81,9 @@ def _tensors(entry: dict, data: bytes = b"\0" * 8) -> bytes:
         _tensors({"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}),
     ],
 )
-def test_what_is_not_safetensors_is_refused_and_not_run(content: bytes, model: Path) -> None:
+def test_other_files_than_safetensors_are_refused_and_not_executed(content: bytes, model: Path) -> None:
     (model / "model.safetensors").write_bytes(content)
-    with pytest.raises(UserError, match="does not hold a model"):
+    with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")
     assert not Path("harm-was-done").exists()
 
@@ -85,7 +91,7 @@ def test_what_is_not_safetensors_is_refused_and_not_run(content: bytes, model: P
 @pytest.mark.parametrize("name", ["model.pt", "model.pkl", "model.safetensors"])
 def test_a_single_file_is_no_model(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(pickle.dumps(Harm()))
-    with pytest.raises(UserError, match="is a file: a model is a run's folder"):
+    with pytest.raises(UserError, match="is a file: a model is a folder"):
         load_model(tmp_path / name, "cpu")
     assert not Path("harm-was-done").exists()
 
@@ -107,7 +113,7 @@ def test_weights_must_be_those_of_the_network(change: str, model: Path) -> None:
     else:
         del tensors[name]
     save_file(tensors, model / "model.safetensors")
-    with pytest.raises(UserError, match="does not hold a model"):
+    with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")
 
 
@@ -125,24 +131,32 @@ def test_weights_must_be_those_of_the_network(change: str, model: Path) -> None:
         ("mean", [1]),
     ],
 )
-def test_a_made_up_network_is_refused_before_it_is_built(key: str, value: object, model: Path) -> None:
+def test_an_invalid_network_is_refused_before_it_takes_memory(
+    key: str, value: object, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     about = json.loads((model / "model.json").read_text())
     about["spec"][key] = value
     (model / "model.json").write_text(json.dumps(about))
-    began = time.monotonic()
-    with pytest.raises(UserError, match="does not hold a model"):
+    built_on: list[str] = []
+
+    def build(*arguments: Any, **more: Any) -> Any:
+        built_on.append(torch.empty(0).device.type)
+        return build_net(*arguments, **more)
+
+    monkeypatch.setattr(load, "build_net", build)
+    with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")
-    assert time.monotonic() - began < 5
+    assert set(built_on) <= {"meta"}
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', "[" * 200_000, '{"a": ' + "9" * 5000 + "}", "\x00", ""])
-def test_json_that_is_not_ours(text: str, tmp_path: Path) -> None:
+def test_invalid_json_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ValueError, match=r".+"):
         read_json(tmp_path / "x.json")
 
 
-def test_a_pipe_in_place_of_a_model_does_not_make_us_wait(model: Path) -> None:
+def test_a_pipe_in_place_of_a_model_is_not_waited_for(model: Path) -> None:
     for name in ("model.safetensors", "model.json"):
         (model / name).unlink()
         os.mkfifo(model / name)
@@ -162,32 +176,31 @@ def test_pipes_sockets_devices_and_empty_files_in_the_data(tmp_path: Path, monke
     reasons = {}
     for name in ("pipe.png", "socket.png", "empty.png"):
         with pytest.raises(BadImage) as caught:
-            decode(root / "a" / "plain" / name, 16)
+            decode(root / "a" / "plain" / name, PIXELS)
         reasons[name] = str(caught.value)
-    assert "not a plain file" in reasons["pipe.png"] and "0 bytes" in reasons["empty.png"]
-    with pytest.raises(BadImage, match="not a plain file"):
-        decode(Path("/dev/zero"), 16)
-    assert native_side(scan_folder(root), "a") == 16
+    assert "not a regular file" in reasons["pipe.png"] and "0 bytes" in reasons["empty.png"]
+    with pytest.raises(BadImage, match="not a regular file"):
+        decode(Path("/dev/zero"), PIXELS)
+    catalog = scan_folder(root)
+    assert native_side(catalog, catalog.domains["a"]) == 16
 
 
 def test_a_file_that_claims_to_be_huge(tmp_path: Path) -> None:
     with (tmp_path / "huge.png").open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(BadImage, match="too many"):
-        decode(tmp_path / "huge.png", 16)
+    with pytest.raises(BadImage, match="exceed the limit"):
+        decode(tmp_path / "huge.png", PIXELS)
 
 
 def test_links_that_loop_or_multiply(tmp_path: Path) -> None:
     root = write_folders(tmp_path / "data", {"a": 0}, per_class=1)
     (root / "a" / "self.png").symlink_to(root / "a" / "self.png")
     (root / "a" / "round").symlink_to(root / "a")
-    for level in range(25):  # 2^25 ways to the last folder
+    for level in range(30):  # 2^30 ways to the last folder: who takes them all never ends
         (root / "chain" / str(level)).mkdir(parents=True)
         for side in "lr":
             (root / "chain" / str(level) / side).symlink_to(root / "chain" / str(level + 1))
-    began = time.monotonic()
     catalog = scan_folder(root)
-    assert time.monotonic() - began < 10
     assert "a/round" in catalog.ignored_links
     (root / "table.csv").write_text("path,domain,label\na/self.png,a,x\n")
     with pytest.raises(UserError, match=r"no file a/self\.png"):
@@ -220,7 +233,7 @@ def test_file_names_that_are_no_text(model: Path, tmp_path: Path) -> None:
     for name in (b"caf\xe9.png", b"two\nlines.png", b"=cmd.png", b"-x.png", b"\x1b[31m.png"):
         Path(os.fsdecode(os.fsencode(source.parent) + b"/" + name)).write_bytes(content)
     loaded = load_model(model, "cpu")
-    rows, _ = predict_files(loaded, find_images(root))
+    rows, _ = predict_files(loaded, find_images(root), AnswerOptions())
     write_predictions(tmp_path / "out.csv", rows, loaded.classes)
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
@@ -241,7 +254,7 @@ def test_unreadable_files_and_folders(tmp_path: Path) -> None:
     path = min(root.rglob("*.png"))
     path.chmod(0)
     with pytest.raises(BadImage, match="Permission denied"):
-        decode(path, 16)
+        decode(path, PIXELS)
     path.parent.chmod(0)
     with pytest.raises(UserError, match="Cannot read the folder"):
         scan_folder(root)
@@ -265,19 +278,31 @@ def _saved(image: Image.Image, kind: str, **options: object) -> bytes:
     return file.getvalue()
 
 
-def test_decompression_bombs() -> None:
-    for content in (
-        _saved(Image.new("1", (20_000, 20_000)), "PNG"),
-        _saved(Image.new("1", (20_000, 20_000)), "TIFF", compression="group4"),
-        _saved(Image.new("1", (20_000, 20_000)), "GIF"),
-    ):
-        assert len(content) < 1_000_000
-        with pytest.raises(BadImage, match="too many"):
-            decode(content, 16)
-    frames = [Image.new("P", (64, 64), number % 255) for number in range(500)]
-    began = time.monotonic()
-    decode(_saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), 16)
-    assert time.monotonic() - began < 5
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize(
+    ("kind", "side", "options"),
+    [("PNG", 10_001, {}), ("PNG", 13_400, {}), ("TIFF", 13_400, {"compression": "group4"}), ("GIF", 13_400, {})],
+)
+def test_decompression_bombs(kind: str, side: int, options: dict[str, object]) -> None:
+    content = _saved(Image.new("1", (side, side)), kind, **options)
+    assert len(content) < 1_000_000
+    with pytest.raises(BadImage, match="the limit of 100 million"):
+        decode(content, PIXELS)
+
+
+def test_only_the_first_frame_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [Image.new("P", (64, 64), number) for number in range(100)]
+    content = _saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    sought: list[int] = []
+    seek = GifImageFile._seek
+
+    def counting(self: GifImageFile, frame: int, *more: Any) -> None:
+        sought.append(frame)
+        seek(self, frame, *more)
+
+    monkeypatch.setattr(GifImageFile, "_seek", counting)
+    decode(content, PIXELS)
+    assert set(sought) <= {0, 1}
 
 
 # ---- what is shown and written
@@ -292,9 +317,9 @@ def test_no_cell_is_a_formula(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["cat", "a-b", "", "1", -1, -0.5, "it's", "<b>"])
-def test_other_cells_stay(value: object) -> None:
+def test_other_cells_are_unchanged(value: object) -> None:
     assert safe_cell(value) == value
 
 
 def test_messages_cannot_command_the_terminal() -> None:
-    assert shown("a\x1b]0;x\x07b\u202ec\udcff\n") == "a\\x1b]0;x\\x07b\\u202ec\\udcff\n"
+    assert printable("a\x1b]0;x\x07b\u202ec\udcff\n") == "a\\x1b]0;x\\x07b\\u202ec\\udcff\n"

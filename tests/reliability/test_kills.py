@@ -20,7 +20,7 @@ def test_kills_at_random_moments(seconds: float, killer: Killer) -> None:
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_kills_at_things_done_to_files(power_loss: bool, killer: Killer) -> None:
+def test_kills_at_file_operations(power_loss: bool, killer: Killer) -> None:
     chance = random.Random(3)
     for at in chance.sample(range(1, killer.events + 1), EVENTS):
         killer.at_event(f"event-{at}-{power_loss}", at, power_loss)

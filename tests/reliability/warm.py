@@ -10,11 +10,12 @@ import torch._dynamo
 import torch._inductor  # noqa: F401
 
 import proud.bench.queue
+import proud.cli.bench
 import proud.cli.main
-import proud.cli.show
-import proud.model.predict
+import proud.cli.train
 import proud.methods.erm
 import proud.methods.proud
+import proud.model.predict
 import proud.trust  # noqa: F401
 import toy  # noqa: F401
 

@@ -35,7 +35,12 @@ def synthetic_run(classes: int, **config: Any) -> RunSource:
     return run
 
 
-@pytest.mark.parametrize("classes", [2, 10, 65])
+@pytest.fixture(autouse=True)
+def _few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proud.report.figures.style.FILE_DPI", 50)
+
+
+@pytest.mark.parametrize("classes", [2, 65])
 def test_any_number_of_classes(classes: int) -> None:
     run = synthetic_run(classes)
     charts = [feature_maps([run], "map"), confusion_chart(run, "confusion"), reliability_chart(run, "reliability")]
@@ -44,6 +49,10 @@ def test_any_number_of_classes(classes: int) -> None:
         assert panel_png(chart.panels[0], DARK, dpi=40) != panel_png(chart.panels[0], LIGHT, dpi=40)
         files = chart_files(chart)
         assert files["png"].startswith(b"\x89PNG") and files["pdf"].startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("classes", [2, 10, 11, 65])
+def test_every_class_has_its_own_colour(classes: int) -> None:
     assert len(set(class_colors(classes))) == classes
 
 

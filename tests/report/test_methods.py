@@ -4,56 +4,39 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
 
 from proud.cli import main as cli
-from proud.config import Options
+from proud.data import embedded
 from proud.report.figures.maps import collect, feature_maps, unit
+from proud.report.figures.style import LIGHT, panel_png
 from proud.report.page import write_report
-from proud.report.sources import read_sources
-from proud.training.run import train
-from toy import toy_run, toy_settings, toy_task
+from proud.report.sections import TableBlock, make_sections
+from proud.report.sources import RunSource, read_sources
+from report.conftest import HOSTILE
 
-SHORT = "--epochs 3 --pretrain-epochs 1 --size 16 --batch-size 200 --views 1 --threads 1 --quiet"
+SHORT = "--epochs 3 --pretrain-epochs 1 --size 16 --batch-size 30 --views 1 --threads 1 --device cpu --quiet"
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "report.md"
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("methods")
-    for method in ("proud", "proud-plus", "erm"):
-        options = Options(out=str(folder / method), device="cpu", threads=1, quiet=True)
-        task = toy_task(per_class=6)
-        train(toy_run(method, task), toy_settings(method, epochs=3, pretrain_epochs=3), options, task=task)
-    return folder
+def sources(runs: Path) -> dict[str, RunSource]:
+    """The runs of three methods, by name."""
+    return {run.name: run for run in read_sources([runs / name for name in ("erm", "whole", "plus")])[0]}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def flat_maps() -> Iterator[None]:
-    """The first two features instead of t-SNE, which is slow and tested separately."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proud.report.figures.maps.embed", lambda features: features[:, :2])
-        yield
-
-
-@pytest.fixture(scope="module")
-def page(runs: Path, flat_maps: None) -> Path:
-    return write_report([runs], runs / "r.html")
+@pytest.fixture
+def page(runs: Path, tmp_path: Path, without_figures: None) -> Path:
+    return write_report([runs / name for name in ("erm", "whole", "plus")], tmp_path / "r.html")
 
 
 def test_prototypes_are_close_to_their_images(runs: Path) -> None:
     """With and without centred features."""
-    sources, _ = read_sources([runs])
-    for run in sources:
-        if run.config["method"] == "erm":
-            continue
+    for run in map(sources(runs).get, ("proud", "proud-plus")):
+        assert run is not None
         arrays = run.snapshots["last"]
         points = collect(run, arrays)
         near = []
@@ -70,8 +53,9 @@ def test_prototypes_are_close_to_their_images(runs: Path) -> None:
         assert np.mean(near) > 0.8, (run.name, near)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_captions_describe_the_figure(runs: Path) -> None:
-    every = {run.name: run for run in read_sources([runs])[0]}
+    every = sources(runs)
     plain, plus = (feature_maps([every[name]], "x") for name in ("proud", "proud-plus"))
     both = feature_maps(list(every.values()), "x")
     assert plain is not None and plus is not None and both is not None
@@ -80,19 +64,29 @@ def test_captions_describe_the_figure(runs: Path) -> None:
     assert "Features of proud-plus are centred" in both.caption
     assert both.title == "erm, proud and proud-plus"
     for arrays in every["erm"].snapshots.values():  # true classes where known
-        assert sorted(arrays["unlabeled/hidden 1/truth"]) == sorted([*range(4)] * 6)
+        assert sorted(arrays["unlabeled/hidden 2/truth"]) == sorted([*range(4)] * 6)
+
+
+@pytest.mark.usefixtures("without_figures")  # instead of t-SNE, the first two features
+@pytest.mark.parametrize("name", ["erm", "proud-plus"])
+def test_figures_of_other_methods_can_be_drawn(name: str, runs: Path) -> None:
+    sections = make_sections([sources(runs)[name]], [], lambda text: None)
+    charts = [block.chart for section in sections for block in section.blocks if not isinstance(block, TableBlock)]
+    assert len(charts) == {"erm": 5, "proud-plus": 7}[name]
+    for panel in (panel for chart in charts for panel in chart.panels):
+        assert panel_png(panel, LIGHT, dpi=30).startswith(b"\x89PNG")
 
 
 def test_images_to_look_at_are_listed(runs: Path, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert list(read_sources([runs / "proud-plus"])[0][0].look_at) == ["hidden 1", "hidden 2"]
+    assert list(sources(runs)["proud-plus"].look_at) == [f"{HOSTILE}/1", "hidden 2"]
     tables = sorted((page.with_name("r_files")).glob("look-at-*.csv"))
     for place, table in enumerate(tables):
         rows = table.read_text().splitlines()
         assert rows[0] == "image,pseudo-label,ε (nats)"
         assert len(rows) == 25
         assert (page.with_name("r_files") / f"look-at-{place + 1}.tex").is_file()
-    assert text.count("images of hidden") == len(tables)
+    assert len(re.findall("24 images of .*? to look at", text)) == len(tables) > 0
     assert ("look at the 24 images below" in text) == bool(tables)
 
 
@@ -112,8 +106,11 @@ def test_units_are_named(page: Path) -> None:
     assert any(re.fullmatch(r"p \d+ %", text) for text in texts)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_documented_commands_for_the_figures_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of docs/report.md, shortened and on the built-in data."""
+    """The commands of docs/report.md, shortened and on a few of the built-in images."""
+    monkeypatch.setattr(embedded, "PER_CLASS", 3)
+    embedded.load_embedded.cache_clear()
     text = DOCUMENTED.read_text(encoding="utf-8")
     commands = re.search(r"## The paper's figures.*?```\n(.*?)```", text, re.DOTALL)
     assert commands is not None
@@ -136,3 +133,4 @@ def test_the_documented_commands_for_the_figures_of_the_paper(tmp_path: Path, mo
     for stem in re.findall(r"`paper-figures_files/([\w.-]+)`", text):
         assert (files / stem.replace("cartoon-sketch", "print-texture")).is_file(), stem
     assert "--alpha 0" in commands[1]
+    embedded.load_embedded.cache_clear()

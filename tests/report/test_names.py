@@ -26,5 +26,5 @@ def test_parts_that_are_off_and_settings_that_differ() -> None:
     assert names(*pairs) == ["proud (views 1)", "proud (views 3)"]
 
 
-def test_the_folder_where_nothing_else_differs() -> None:
+def test_the_folder_if_nothing_else_differs() -> None:
     assert names({}, {}, {"method": "erm"}) == ["proud (0)", "proud (1)", "erm"]

@@ -85,7 +85,7 @@ def test_nothing_is_overwritten_silently(report: Path, tmp_path: Path) -> None:
         write_report(source, tmp_path)
 
 
-def test_an_earlier_report_is_replaced_when_asked(runs: Path, tmp_path: Path) -> None:
+def test_an_earlier_report_is_replaced_on_request(tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     results = tmp_path / "results.jsonl"
     results.write_text("".join(json.dumps(row) + "\n" for row in bench_rows()))
@@ -119,6 +119,7 @@ def test_wrong_sources_are_named(tmp_path: Path) -> None:
         cli.run(["report"])
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_an_unfinished_run_has_a_report(runs: Path, tmp_path: Path) -> None:
     half = tmp_path / "half"
     shutil.copytree(runs / "whole", half)

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from proud.cli import main as cli
-from proud.training.progress import TrainingBar
 from proud.errors import UserError
 from proud.training.loop import Progress
+from proud.training.progress import TrainingBar
 from proud.training.tensorboard import TensorBoard
 from toy import write_folders
 
@@ -48,7 +48,7 @@ def test_the_bar_shows_why_it_waits() -> None:
 
 def test_tensorboard_gets_scalars_and_pairs(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: PLC0415
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     root = write_folders(tmp_path / "data", {"a": 0, "b": 1, "c": 2})
     command = f"train --data {root} --labeled a --test c --epochs 1 --pretrain-epochs 1 --batch-size 8 --model digits"

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from proud.errors import UserError
-from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
 from proud.files import replacing, write_json
+from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
 from proud.training.records import Records
 
 

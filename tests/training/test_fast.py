@@ -1,4 +1,4 @@
-"""Fast steps where they cannot be: plain ones, and a line that says why. What is fast is measured by `proud speed`."""
+"""Where steps cannot be compiled or captured they are plain, and a warning says why. benchmarks/speed.py measures."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Any
 import pytest
 import torch
 
+from proud.machine import Stopped
 from proud.methods import method_class
 from proud.methods.base import Method
 from proud.methods.context import make_context
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
-from proud.training.fast import FastEpochs
+from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.loop import plain_epoch
-from proud.machine import Stopped
 from toy import SIDE, toy_settings, toy_task
 
 
 def build() -> Method:
+    """Whatever compiles something is patched before."""
     task, cpu = toy_task(per_class=4), torch.device("cpu")
     spec = model_spec("digits", len(task.training.classes), SIDE)
-    context = make_context(task.training, spec, cpu, weights="none", seed=3, precision="fp32")
+    context = make_context(
+        task.training, spec, cpu, weights="none", seed=3, precision="fp32", compile=compiled_or_plain
+    )
     return method_class("proud")(toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8), context)
 
 
@@ -41,28 +44,29 @@ def no_compiler(function: Any, **_: Any) -> Any:
     return fail
 
 
-def test_without_a_compiler_or_graphs_steps_are_plain_and_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_or_graphs_steps_are_plain_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", no_compiler)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     method = build()
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warned:
         found = epoch_of(method, FastEpochs(method))
-    said = [str(warning.message) for warning in told]
-    assert "encode is not compiled: RuntimeError: no compiler found" in said
-    assert any(text.startswith("plain steps in stage main: ") for text in said)
-    expected = epoch_of(build(), plain_epoch)
+    texts = [str(warning.message) for warning in warned]
+    assert "encode is not compiled: RuntimeError: no compiler found" in texts
+    assert any(text.startswith("plain steps in stage main: ") for text in texts)
+    with pytest.warns(UserWarning, match="encode is not compiled"):
+        expected = epoch_of(build(), plain_epoch)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_whoever_watches_is_told_of_compiling_before_the_first_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_is_noted_before_the_first_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", no_compiler)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     method = build()
     run, stage = FastEpochs(method), method.stage_list()[1]
-    assert "compiling" in run.note_before(stage)
+    assert "compiling" in run.note(stage)
     with pytest.warns(UserWarning):
         epoch_of(method, run)
-    assert run.note_before(stage) == ""
+    assert run.note(stage) == ""
 
 
 class Wrapped(RuntimeError):
@@ -76,7 +80,7 @@ class Wrapped(RuntimeError):
     ("raised", "expected"),
     [(Stopped(), Stopped), (Wrapped(Stopped()), Stopped), (torch.OutOfMemoryError("full"), torch.OutOfMemoryError)],
 )
-def test_a_stop_or_a_full_memory_is_no_missing_compiler(
+def test_a_stop_or_a_full_memory_does_not_count_as_a_missing_compiler(
     raised: Exception, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(function: Any, **_: Any) -> Any:
@@ -102,8 +106,5 @@ def test_a_compiled_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:
         return call
 
     monkeypatch.setattr(torch, "compile", counting)
-    method = build()
-    FastEpochs(method)
-    epoch_of(method, plain_epoch)
-    assert calls.count("encode") == 3  # the labeled domain and two others
-    assert method.encode.__name__ == "call"  # type: ignore[attr-defined]
+    epoch_of(build(), plain_epoch)
+    assert calls.count("_encode") == 3  # the labeled domain and two others

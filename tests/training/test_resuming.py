@@ -1,10 +1,10 @@
-"""Runs that go on, or may not: other settings, other images, occupied folders, full disks, earlier versions."""
+"""Runs that continue, or may not: other settings, other images, occupied folders, full disks."""
 
 from __future__ import annotations
 
 import errno
 import json
-from dataclasses import asdict
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proud import files
 from proud.config import Options, RunConfig
 from proud.errors import UserError
-from proud.methods import method_config
-from proud.training import files, loop
-from proud.training.run_folder import completed, config_difference
-from proud.training.loop import Stopped
+from proud.machine import Stopped
+from proud.training import loop
 from proud.training.run import train
 from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
-
-
-def begin(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    """A run that is stopped in its third epoch."""
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-
-    def stop(now: loop.Progress) -> None:
-        if (now.stage, now.epoch) == ("main", 2):
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        go(folder, watch=stop, **changes)
 
 
 def go(
@@ -43,67 +30,79 @@ def go(
     return train(toy_run("erm", task), settings, options, data=task, watch=watch)
 
 
-def test_a_damaged_checkpoint_costs_one_epoch_and_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go(tmp_path / "whole")
-    begin(tmp_path / "cut", monkeypatch)
-    newest = max((tmp_path / "cut" / "checkpoints").glob("*.safetensors"))
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped in its third epoch."""
+
+    def stop(now: loop.Progress) -> None:
+        if (now.stage, now.epoch) == ("main", 2):
+            raise Stopped
+
+    folder = tmp_path_factory.mktemp("stopped")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+        go(folder, watch=stop)
+    return folder
+
+
+@pytest.fixture
+def stopped(stopped_once: Path, tmp_path: Path) -> Path:
+    """A copy of it for each test."""
+    return shutil.copytree(stopped_once, tmp_path / "stopped")
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, never stopped. No test may change it."""
+    folder = tmp_path_factory.mktemp("whole")
+    go(folder)
+    return folder
+
+
+def test_a_damaged_checkpoint_costs_one_epoch_and_no_bit(stopped: Path, whole: Path) -> None:
+    newest = max((stopped / "checkpoints").glob("*.safetensors"))
     newest.write_bytes(b"")
     with pytest.warns(UserWarning, match="damaged"):
-        go(tmp_path / "cut", resume=True)
+        go(stopped, resume=True)
     for name in ("records.jsonl", "model.safetensors"):
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+        assert (whole / name).read_bytes() == (stopped / name).read_bytes()
 
 
-def test_resuming_with_other_settings_shows_the_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(tmp_path, monkeypatch)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+def test_resuming_with_other_settings_shows_the_difference(stopped: Path) -> None:
+    before = files_in(stopped)
     with pytest.raises(UserError, match=r"lr: 0\.02 → 0\.5"):
-        go(tmp_path, resume=True, lr=0.5)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        go(stopped, resume=True, lr=0.5)
+    assert files_in(stopped) == before
 
 
-def test_going_on_with_changed_code_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(tmp_path, monkeypatch)
-    path = tmp_path / "run.json"
+def test_resuming_with_changed_code_warns(stopped: Path) -> None:
+    path = stopped / "run.json"
     about = json.loads(path.read_text())
     assert len(about["code"]) == 12
     path.write_text(json.dumps(about | {"code": "0123456789ab"}))
-    with pytest.warns(UserWarning, match=r"The code of erm has changed since the run in .* began"):
-        go(tmp_path, resume=True)
+    with pytest.warns(UserWarning, match=r"The code of erm has changed since the run in .* started"):
+        go(stopped, resume=True)
     assert json.loads(path.read_text())["code"] == f"0123456789ab {about['code']}"
 
 
-@pytest.mark.parametrize("commit", ["older", "same"])
-def test_going_on_with_a_run_of_an_earlier_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: str, recwarn: pytest.WarningsRecorder
-) -> None:
-    begin(tmp_path, monkeypatch)
-    path = tmp_path / "run.json"
-    about = json.loads(path.read_text())
-    code = about.pop("code")
-    path.write_text(json.dumps(about | ({"commit": "older"} if commit == "older" else {})))
-    go(tmp_path, resume=True)
-    told = any("code of erm has changed" in str(warning.message) for warning in recwarn)
-    assert told == (commit == "older")
-    assert json.loads(path.read_text()).get("code", "") == (f"earlier {code}" if told else "")
-
-
-def test_resuming_with_other_test_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(tmp_path, monkeypatch)
-    path = tmp_path / "run.json"
+def test_resuming_with_other_test_images_is_refused(stopped: Path) -> None:
+    path = stopped / "run.json"
     about = json.loads(path.read_text())
     (test,) = (name for name, domain in about["task"]["domains"].items() if domain["role"] == "test")
     about["task"]["content"][test] = "another"
     path.write_text(json.dumps(about))
     with pytest.raises(UserError, match=f"{test}: other images or labels"):
-        go(tmp_path, resume=True)
+        go(stopped, resume=True)
 
 
-def test_resuming_with_other_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(tmp_path, monkeypatch)
+def test_resuming_with_other_images_is_refused(stopped: Path) -> None:
     task = toy_task(per_class=4)
-    options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
-    with pytest.raises(UserError, match=r"not those that the run .* began with[^$]*images: 12 → 16"):
+    options = Options(out=str(stopped), threads=1, quiet=True, device="cpu", resume=True)
+    with pytest.raises(UserError, match=r"differ from those that the run .* started with[^$]*images: 12 → 16"):
         train(toy_run("erm", task), toy_settings("erm", epochs=3, pretrain_epochs=1), options, data=task)
 
 
@@ -132,33 +131,33 @@ def test_resuming_after_one_image_changed_is_refused(tmp_path: Path, monkeypatch
     go_on(True)
 
 
-def test_an_occupied_folder_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(tmp_path, monkeypatch)
-    with pytest.raises(UserError, match="--resume, or replace it by --overwrite"):
-        go(tmp_path)
+def test_an_occupied_folder_is_refused_and_kept(stopped: Path) -> None:
+    before = files_in(stopped)
+    with pytest.raises(UserError, match="--resume, or replace it with --overwrite"):
+        go(stopped)
     with pytest.raises(UserError, match="exclude each other"):
-        go(tmp_path, resume=True, overwrite=True)
-    (tmp_path / "notes.txt").write_text("mine")
-    go(tmp_path, overwrite=True)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+        go(stopped, resume=True, overwrite=True)
+    assert files_in(stopped) == before
+    (stopped / "notes.txt").write_text("mine")
+    go(stopped, overwrite=True)
+    assert (stopped / "notes.txt").read_text() == "mine"
 
 
-def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(tmp_path: Path) -> None:
-    go(tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    options = Options(out=str(tmp_path), quiet=True, overwrite=True)
-    run = toy_run("erm", data=str(tmp_path / "nowhere"), labeled="central")
+def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(whole: Path) -> None:
+    before = files_in(whole)
+    options = Options(out=str(whole), quiet=True, overwrite=True)
+    run = toy_run("erm", data=str(whole / "nowhere"), labeled="central")
     with pytest.raises(UserError, match="nowhere"):
         train(run, toy_settings("erm"), options)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert files_in(whole) == before
 
 
 def test_a_folder_of_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("important")
-    with pytest.raises(UserError, match="not a run's"):
+    with pytest.raises(UserError, match="do not belong to a run"):
         go(tmp_path, overwrite=True)
     (tmp_path / "run.json").write_text('{"format": "something else"}')
-    with pytest.raises(UserError, match="not written by this program"):
+    with pytest.raises(UserError, match="is not a run's description"):
         go(tmp_path, resume=True)
 
 
@@ -178,7 +177,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_full_disk_is_one_clear_error_and_the_last_checkpoint_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     real, calls = files.os.fsync, []
@@ -194,44 +193,16 @@ def test_a_full_disk_is_one_clear_error_and_the_last_checkpoint_stays(
         with pytest.raises(UserError, match="No space left on device"):
             go(tmp_path / "cut")
     go(tmp_path / "cut", resume=True)
-    go(tmp_path / "whole")
-    assert (tmp_path / "cut" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
+    assert (tmp_path / "cut" / "records.jsonl").read_bytes() == (whole / "records.jsonl").read_bytes()
 
 
-def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
-    first = go(tmp_path)
-    assert go(tmp_path, resume=True, watch=lambda now: pytest.fail("trained again")) == first
+def test_a_finished_run_is_not_run_again(whole: Path) -> None:
+    result = json.loads((whole / "result.json").read_text())
+    assert go(whole, resume=True, watch=lambda now: pytest.fail("trained again")) == result
 
 
-# ---- files and records
-
-
-def test_a_setting_that_an_older_run_does_not_name_had_its_default(tmp_path: Path) -> None:
-    task, options = toy_task(per_class=3), Options(out=str(tmp_path), threads=1, quiet=True, device="cpu", resume=True)
-    settings = toy_settings("proud", epochs=1, pretrain_epochs=1)
-    result = train(toy_run("proud", task), settings, options, data=task)
-    about = json.loads((tmp_path / "run.json").read_text())
-    del about["config"]["method_config"]["joint_forward"], about["config"]["precision"]
-    about["config"]["method_config"] |= {"no_more": False}
-    (tmp_path / "run.json").write_text(json.dumps(about))
-    assert train(toy_run("proud", task), settings, options, data=task) == result
-    about["config"]["method_config"] |= {"no_more": True}
-    (tmp_path / "run.json").write_text(json.dumps(about))
-    with pytest.raises(UserError, match="no_more: True → None"):
-        train(toy_run("proud", task), settings, options, data=task)
-
-
-def test_a_default_that_has_changed_is_not_an_older_run_s() -> None:
-    then: dict[str, Any] = {"method": "proud-plus", "method_config": {"threshold": 0.35}}
-    now = {"method": "proud-plus", "method_config": asdict(method_config("proud-plus"))}
-    differing = config_difference(completed(then), completed(now))
-    assert differing == ["class_mix: labeled → even", "threshold: 0.35 → 0.15"]
-
-
-def test_a_finished_run_that_was_moved_gives_its_result_from_where_it_is(tmp_path: Path) -> None:
-    task, settings = toy_task(per_class=3), toy_settings("erm", epochs=1, pretrain_epochs=1)
-    options = Options(out=str(tmp_path / "here"), threads=1, quiet=True, device="cpu")
-    result = train(toy_run("erm", task), settings, options, data=task)
-    (tmp_path / "here").rename(tmp_path / "there")
-    there = Options(out=str(tmp_path / "there"), threads=1, quiet=True, device="cpu", resume=True)
-    assert train(toy_run("erm", task), settings, there, data=task) == result | {"folder": str(tmp_path / "there")}
+def test_a_finished_run_that_was_moved_gives_its_result_from_where_it_is(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "there")
+    result = json.loads((whole / "result.json").read_text())
+    moved = go(tmp_path / "there", resume=True, watch=lambda now: pytest.fail("trained again"))
+    assert moved == result | {"folder": str(tmp_path / "there")}

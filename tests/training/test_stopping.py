@@ -1,4 +1,4 @@
-"""Runs that are stopped or killed keep the last epoch boundary, and go on as if nothing had happened."""
+"""Runs that are stopped or killed keep the last finished epoch, and continue as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
+import children
+import pausing
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from proud.cli.main import run
 from toy import write_folders
 
-COMMAND = [sys.executable, "-m", "proud", "train"]
 FLAGS = """--labeled central --test none --size 16 --model digits --threads 1 --device cpu --quiet
---epochs 20 --pretrain-epochs 2 --batch-size 4 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip"""
+--epochs 8 --pretrain-epochs 1 --batch-size 4 --lr 0.01 --mixup 0.4 --tau-uncertainty 0.1 --no-flip"""
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +34,32 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "undisturbed"
-    assert start(data, out).wait() == 0
+    assert run(flags(data, out)) == 0
     return out
 
 
-def start(data: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "--data", str(data), "--out", str(out), *FLAGS.split(), *more]
-    quiet_math = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet_math)
+def flags(data: Path, out: Path, *more: str) -> list[str]:
+    return ["train", "--data", str(data), "--out", str(out), *FLAGS.split(), *more]
 
 
-def wait_for_records(process: subprocess.Popen[str], out: Path, count: int) -> None:
-    while process.poll() is None:
-        path = out / "records.jsonl"
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"ended too early: {process.communicate()[0]}")
+@pytest.fixture
+def start() -> Iterator[Callable[..., BaseProcess]]:
+    """`start(log, argv, before)`: the command line in a process of its own, which calls `before` first."""
+    started: list[BaseProcess] = []
+
+    def begin(*arguments: Any) -> BaseProcess:
+        started.append(children.start(children.command, *arguments))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.join()
+
+
+def records(out: Path) -> int:
+    path = out / "records.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def assert_equal_runs(a: Path, b: Path) -> None:
@@ -58,33 +71,31 @@ def assert_equal_runs(a: Path, b: Path) -> None:
     assert {**results[0], "folder": ""} == {**results[1], "folder": ""}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_at_the_next_step(number: signal.Signals, data: Path, undisturbed: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    process = start(data, out)
-    wait_for_records(process, out, 4)
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "--resume" in said
-    assert "Traceback" not in said
-    assert not (out / "model.safetensors").exists()
-    assert list((out / "checkpoints").glob("*.json"))
-    if number == signal.SIGINT:
-        resumed = start(data, out, "--resume")
-        assert resumed.wait() == 0, resumed.communicate()[0]
+def test_a_signal_stops_at_the_next_step(
+    data: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., BaseProcess]
+) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        out, log = tmp_path / number.name, tmp_path / f"{number.name}.log"
+        process = start(log, flags(data, out), partial(pausing.pause_after, 4))
+        children.wait_until(lambda out=out: records(out) == 4, process)
+        os.kill(process.pid, number)
+        assert children.ends(process) == 130, children.read(log)
+        assert "--resume" in children.read(log) and "Traceback" not in children.read(log)
+        assert records(out) == 4 and not (out / "model.safetensors").exists()
+        assert list((out / "checkpoints").glob("*.json"))
+        assert run(flags(data, out, "--resume")) == 0
         assert_equal_runs(undisturbed, out)
 
 
-def test_kills_at_any_moment_lose_nothing(data: Path, undisturbed: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    chance = random.Random(5)
-    for records in (2, 7):
-        process = start(data, out, "--resume")
-        wait_for_records(process, out, records)
+def test_kills_at_any_moment_lose_nothing(
+    data: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., BaseProcess]
+) -> None:
+    out, chance = tmp_path / "run", random.Random(5)
+    for count in (2, 5):
+        process = start(tmp_path / "log", flags(data, out, "--resume"), pausing.checkpoint_every_epoch)
+        children.wait_until(lambda count=count: records(out) >= count, process)
         time.sleep(chance.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    resumed = start(data, out, "--resume")
-    assert resumed.wait() == 0, resumed.communicate()[0]
+        process.kill()
+        process.join()
+    assert run(flags(data, out, "--resume")) == 0
     assert_equal_runs(undisturbed, out)

@@ -93,7 +93,7 @@ def test_means_over_the_last_five() -> None:
     assert site_score({"class_shift": 0.2}) == pytest.approx(0.8)
 
 
-def test_most_doubtful_leaves_out_known_labels() -> None:
+def test_most_doubtful_skips_known_labels() -> None:
     pseudo = pseudo_labels([0, 1, 2, 0], [0.3, 0.9, 0.1, 0.5])
     assert most_doubtful(pseudo, count=2).tolist() == [1, 3]
     assert most_doubtful(pseudo, torch.tensor([-1, 1, -1, -1])).tolist() == [3, 0, 2]

@@ -80,7 +80,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def test_saved_prototypes_are_of_the_features_that_predictions_have(normed: tuple[Path, Task]) -> None:
+def test_saved_prototypes_match_the_features_of_predictions(normed: tuple[Path, Task]) -> None:
     """In training, features depend on the batch statistics of their domain; a single image has none."""
     folder, task = normed
     model = load_model(folder, "cpu")

@@ -68,7 +68,7 @@ def test_coverage_holds_on_exchangeable_data(score) -> None:
     assert np.mean(sizes) < 6
 
 
-def test_the_bound_is_clopper_pearsons() -> None:
+def test_the_bound_is_that_of_clopper_and_pearson() -> None:
     for errors, count in ((0, 10), (3, 40), (39, 40)):
         bound = risk_bound(errors, count, 0.1)
         assert binom.cdf(errors, count, bound) == pytest.approx(0.1)

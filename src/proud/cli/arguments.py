@@ -130,7 +130,7 @@ class EvaluateArguments:
     coverage: float = 0.9
     """nominal coverage of the prediction sets; the actual one is measured"""
     risk: float = 0.05
-    """nominal share of wrong answers under abstention; the actual one is measured"""
+    """allowed share of wrong answers where the model does not abstain; the actual one is measured"""
     sets: Literal["lac", "aps"] = "lac"
     """kind of prediction sets: the smallest (lac), or adaptive to each image (aps)"""
     out: Annotated[str, value("FILE", "(optional)")] = ""
@@ -148,7 +148,7 @@ class PredictArguments:
     images: Annotated[Positional[tuple[Path, ...]], value("IMAGES ...", "(required)")] = ()
     """image files, or folders that are searched to any depth"""
     out: Annotated[Path, value("FILE")] = Path("predictions.csv")
-    """CSV file to write: path, label, confidence and, as far as the model has them, set, abstain, uncertainty"""
+    """CSV file to write: path, label, confidence and, if the model has them, set, abstain, uncertainty"""
     probabilities: Switch = False
     """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False
@@ -194,17 +194,17 @@ class BenchArguments:
     interrupted bench; several may work on one --out at a time."""
 
     name: Annotated[Positional[str], value("NAME")]
-    """digits-dg, pacs, office-home, embedded, or a folder or CSV of your own"""
+    """digits-dg, pacs, office-home, embedded, or your own folder or CSV file"""
     root: Annotated[str, value("DIR", "(default: none)")] = ""
     """folder of a named benchmark"""
     methods: Annotated[str, value("NAME,NAME")] = "proud,proud-plus,erm,erm-noisemix"
-    """methods, the innermost order of the queue"""
+    """methods to run, all of them before the next combination"""
     seeds: Annotated[str, value("INT,INT")] = "2022,2023,2024"
-    """seeds, the outermost order: all combinations of the first seed come first"""
+    """seeds; all combinations of the first seed are run first"""
     combos: Annotated[str, value("all|LABELED:TEST,…")] = "all"
     """which combinations; the remaining domains are unlabeled"""
     minutes: NotNegative = 0.0
-    """stop after this time, a running job at its last checkpoint; 0: when all is done"""
+    """stop after this time; a run in progress keeps its checkpoint. 0: no limit"""
     out: Annotated[str, value("DIR", "(default: runs/bench-NAME)")] = ""
     """folder for runs, results.jsonl and tables"""
     epochs: Annotated[int, value("INT", "(default: the preset's)")] = 0
@@ -212,7 +212,7 @@ class BenchArguments:
     pretrain_epochs: Annotated[int, value("INT", "(default: the preset's)")] = -1
     """epochs on the labeled domain alone"""
     equal_budget: Annotated[WholeNumber, value("INT", "(default: off)")] = 0
-    """give every method as many images, forward and backward, as ProUD's pretraining and so many main epochs take"""
+    """give every method the budget of ProUD with this many main epochs, in images passed forward and backward"""
     set: Annotated[UseAppendAction[tuple[str, ...]], value("KEY=VALUE")] = ()
     """any other setting of the methods, as in --set alpha=1.0"""
     reading: ReadSpec = field(default_factory=ReadSpec)
@@ -223,9 +223,9 @@ class BenchArguments:
     note: Annotated[str, value("TEXT", "(default: none)")] = ""
     """printed in every table, as in --note "rebuilt, SYN stand-in" """
     parallel: Count = 1
-    """runs at a time on one device, each in a process; pays for small networks on a large GPU"""
+    """runs at the same time on one device, each in its own process; useful for small networks on a large GPU"""
     engine: Literal["here", "ray"] = "here"
-    """where jobs run: one after another here, or on a Ray cluster (pip install 'proud[ray]')"""
+    """where runs are executed: on this machine, or on a Ray cluster (pip install 'proud[ray]')"""
     ray_cpus: float = 1.0
     """with --engine ray: CPUs per run"""
     ray_gpus: float = 0.0
@@ -233,9 +233,9 @@ class BenchArguments:
     ray_retries: int = 3
     """with --engine ray: how often a run is restarted when its process or machine dies"""
     table_only: Switch = False
-    """run nothing: make the tables from results alone"""
+    """run nothing, only make the tables from existing results"""
     results: Annotated[tuple[Path, ...], value("FILE ...", "(default: OUT/results.jsonl)")] = ()
-    """with --table-only: results files to read; tables go to --out or, of one file, beside it"""
+    """with --table-only: results files to read; tables are written to --out or, for a single file, beside it"""
     quiet: Switch = False
     """no live table"""
 
@@ -247,16 +247,16 @@ class ReportArguments:
     written as PNG and PDF, every table as LaTeX and CSV."""
 
     sources: Annotated[Positional[tuple[Path, ...]], value("RUN|BENCH ...", "(required)")] = ()
-    """folders of runs, folders that hold such folders, folders of benches, results.jsonl files"""
+    """run folders, folders of run folders, bench folders, results.jsonl files"""
     out: Annotated[Path, value("FILE")] = Path("report.html")
-    """page to write; figures and tables go to a folder beside it, FILE without its suffix plus `_files`"""
+    """page to write; figures and tables are written to a folder beside it (report_files for report.html)"""
     overwrite: Switch = False
     """replace an earlier report"""
 
 
 @dataclass(frozen=True)
 class DemoArguments:
-    """Source-only against ProUD on the built-in digits: pen labeled, street unseen."""
+    """Compare source-only training with ProUD on the built-in digits: pen labeled, street unseen."""
 
     out: Annotated[Path, value("DIR")] = Path("runs/demo")
     """folder for both runs; an earlier demo there is replaced"""
@@ -266,10 +266,10 @@ class DemoArguments:
 
 @dataclass(frozen=True)
 class DataArguments:
-    """Count a benchmark's images against the published numbers."""
+    """Compare the numbers of a benchmark's images with the published ones."""
 
     action: Annotated[Positional[Literal["check"]], value("check")]
-    """what to do"""
+    """count the images"""
     name: Annotated[Positional[str], value("BENCHMARK")]
     """digits-dg, pacs or office-home"""
     root: Annotated[str, value("DIR", "(required)")] = ""

@@ -1,4 +1,4 @@
-"""`proud demo`: source-only against ProUD; pen labeled, street unseen, texture and print unlabeled."""
+"""`proud demo`: source-only training compared with ProUD; pen labeled, street unseen, texture and print unlabeled."""
 
 from __future__ import annotations
 

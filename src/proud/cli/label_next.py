@@ -28,7 +28,7 @@ def run(arguments: LabelNextArguments) -> int:
     )
     method = method_flag(str(read_run(arguments.run)["config"].get("method", "")))
     sites = ", ".join(f"{escape(name)} {count}" for name, count in counts.items())
-    console.print(f"{sites} → {escape(str(arguments.out))}")
+    console.print(f"Images to label: {sites} → {escape(str(arguments.out))}", soft_wrap=True)
     console.print(
         "Fill in the column label (the guess is the model's and may be wrong), then: "
         f"[bold]proud train … {method}--labels {escape(shlex.quote(str(arguments.out)))}[/bold]",

@@ -86,7 +86,7 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     console.print(table)
     console.print(classes_of(task))
     if task["skipped"]:
-        console.print(f"{unreadable(len(task['skipped']))} skipped; run.json lists them.")
+        console.print(f"{unreadable(len(task['skipped']))} skipped (listed in run.json).")
     for text in result.get("warnings", []):
         show_warning(text)
     show_sites(Path(folder))

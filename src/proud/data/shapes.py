@@ -49,7 +49,7 @@ def _sizes(catalog: Catalog, domain: DomainFiles) -> Iterator[tuple[int, ...]]:
     if domain.ready is not None:
         yield tuple(domain.ready.images.shape[2:])
         return
-    for entry in domain.entries[:: max(1, len(domain.entries) // SAMPLED)]:
+    for entry in domain.entries[:: max(1, -(-len(domain.entries) // SAMPLED))]:
         if domain.pixels is not None:
             yield domain.pixels[int(entry.location)].shape[:2]
             continue

@@ -87,15 +87,15 @@ def guarantee(trust: Trust | None, options: AnswerOptions) -> str:
         )
     text = (
         f"confidence: {trust.calibration()}; "
-        f"set: contains the true class in {100 * options.coverage:g} % of new images of the labeled domain; "
+        f"set: contains the true class for {100 * options.coverage:g} % of new images of the labeled domain; "
         f"abstain: at most {100 * options.risk:g} % of the other answers are wrong there. "
-        "On other domains neither is guaranteed: measure with proud evaluate."
+        "On other domains neither is guaranteed: measure them with proud evaluate."
     )
     if trust.threshold(options.risk) is None:
         lowest = trust.lowest_risk()
-        hint = f"the lowest possible is {100 * lowest:g} %" if lowest else "nor any risk up to 30 %"
+        hint = f"; the lowest possible is {100 * lowest:g} %" if lowest else ", nor any risk up to 30 %"
         text += (
             f" All images are marked abstain: {trust.images} validation images cannot support a risk of "
-            f"{100 * options.risk:g} %, {hint}."
+            f"{100 * options.risk:g} %{hint}."
         )
     return text

@@ -31,7 +31,7 @@ from proud.trust.fitted import Trust
 
 
 class Model:
-    """A trained network with its classes and input format and, as far as training left them, its calibration (`trust`)
+    """A trained network with its classes and input format and, if training saved them, its calibration (`trust`)
     and the prototypes of its classes."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Model:
         self, images: Any, skip_bad: bool = False, coverage: float = 0.9, risk: float = 0.05, sets: Score = "lac"
     ) -> dict[str, np.ndarray]:
         """The columns of predictions.csv, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, as far as the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
+        and, if the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
         and `uncertainty`."""
         options = AnswerOptions(coverage, risk, sets)
         return answer_table(self, images, np.array(self.classes), options, skip_bad)

@@ -107,17 +107,15 @@ def noise_mix(
     mean: Sequence[float] | Tensor = (0.5, 0.5, 0.5),
     std: Sequence[float] | Tensor = (0.5, 0.5, 0.5),
     sigma: float = 0.01,
-    noise_as_variance: bool = False,
     coarse: bool = False,
 ) -> Tensor:
-    """Algorithm 1 on normalised images, [N,3,H,W] -> [N,3,H,W]. sigma: standard deviation or variance of the noise."""
+    """Algorithm 1 on normalised images, [N,3,H,W] -> [N,3,H,W]. sigma: standard deviation of the noise."""
     out = widen(x)
-    scale = sigma**0.5 if noise_as_variance else sigma
     inverted = _inverse_offset(mean, std, out) - out  # 1 - pixel, normalised
     out = torch.where(per_sample(draw.invert_first, out), inverted, out)
     kernels = dilated_kernel(draw.weights.to(out.dtype), draw.kernel_size, draw.dilation)
     for kernel, ratio, noise in zip(kernels, draw.ratio.to(out.dtype), draw.noise, strict=True):
-        out = torch.add(out, noise.to(out.dtype), alpha=scale)
+        out = torch.add(out, noise.to(out.dtype), alpha=sigma)
         out = torch.lerp(out, _standardize(same_convolution(out, kernel, coarse).tanh()), ratio)
     pixels = out.sigmoid()
     pixels = torch.where(per_sample(draw.invert_last, pixels), 1 - pixels, pixels)
