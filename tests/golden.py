@@ -1,6 +1,6 @@
 """Small runs whose numbers are kept as a test asset: if they change, an algorithm has changed.
 
-After a deliberate change, make the asset anew and say why in the commit: `python tests/golden.py`
+After a deliberate change, regenerate the asset and say why in the commit: `python tests/golden.py`
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def entry(folder: Path) -> dict[str, Any]:
         },
         "machine": {
             "torch": str(torch.__version__),
-            "cpu": torch.backends.cpu.get_cpu_capability(),
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "processor": processor(),  # MKL chooses its code by the maker, too
             "threads": json.loads((folder / "run.json").read_text())["threads"],
         },
     }
@@ -92,6 +93,12 @@ def digest(path: Path) -> str:
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.contiguous().view(-1).numpy().tobytes())
     return found.hexdigest()
+
+
+def processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def main() -> None:

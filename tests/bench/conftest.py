@@ -20,12 +20,13 @@ def server() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_runs() -> Iterator[None]:
-    """A bench collects garbage after every run, and hundreds of thousands of objects of torch are none; and what a
-    power failure leaves is tested in tests/reliability."""
+    """A bench collects garbage after every run: let it skip the objects of torch. What a power failure leaves is tested
+    in tests/reliability. And while one bench runs, the commit must not change."""
     gc.collect()
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        patch.setenv("PROUD_COMMIT", "tested")
         yield
     gc.unfreeze()
 

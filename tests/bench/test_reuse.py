@@ -25,11 +25,6 @@ TWO = "one:three,one:two"
 BOTH: dict[str, Any] = {"methods": "erm,proud", "epochs": 5, "pretrain_epochs": 3}
 
 
-@pytest.fixture(autouse=True)
-def same_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROUD_COMMIT", "tested")
-
-
 @pytest.fixture(scope="session")
 def uneven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Domains of different sizes: the steps of an epoch depend on which of them are unlabeled."""

@@ -1,4 +1,4 @@
-"""The runs that the tests share are a script too, beside the tests."""
+"""`together`, which the tests import, is also a script for torchrun."""
 
 import sys
 from pathlib import Path

@@ -91,7 +91,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 def process_of(job: subprocess.Popen[bytes], rank: int) -> int:
     """The process id of one of torchrun's processes."""
     started = [int(pid) for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
-    (found,) = (pid for pid in started if f"\0RANK={rank}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes())
+    (found,) = (
+        pid for pid in started if f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    )
     return found
 
 

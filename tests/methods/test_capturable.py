@@ -1,4 +1,5 @@
-"""A step must be one CUDA graph: no look at a value, no shape that depends on one, no tensor of the host, no own draws.
+"""A step must be one CUDA graph: it never reads a value, shapes are fixed, tensors stay on the device, and all random
+numbers come from outside.
 
 Every method's whole step, from the images to the optimizer, runs on torch's `meta` device, which has shapes and no
 values: whatever would wait for a GPU, or leave a tensor beside it, raises there.
@@ -90,7 +91,7 @@ def test_a_step_never_waits_for_the_device(name: str, model: str, monkeypatch: p
         assert all(value.device == NOWHERE and value.numel() == 1 for value in losses.values())
 
 
-def test_the_watch_sees_what_it_must() -> None:
+def test_each_of_these_mistakes_is_found() -> None:
     x = torch.empty(3, device=NOWHERE)
     with Watch():
         for wrong in (lambda: torch.rand_like(x), lambda: torch.ones(3).to(NOWHERE), lambda: x.copy_(torch.ones(3))):

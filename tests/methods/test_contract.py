@@ -157,12 +157,12 @@ def test_moving_hidden_files_between_class_folders_changes_no_weight(name: str, 
             shutil.move(path, target / f"{len(files) - place}-moved.png")
     shutil.rmtree(root / "south" / "plain")  # its images come back under a name that is no class
     write_folders(tmp_path / "again", {"south": 2}, per_class=3)
-    (root / "south" / "heap").mkdir()
+    (root / "south" / "unsorted").mkdir()
     have = {path.read_bytes() for path in (root / "south").rglob("*.png")}
     for path in sorted((tmp_path / "again" / "south").rglob("*.png")):
         if path.read_bytes() not in have:
-            shutil.copy(path, root / "south" / "heap" / path.name)
-    with pytest.warns(UserWarning, match="unknown in the labeled domain central: heap"):
+            shutil.copy(path, root / "south" / "unsorted" / path.name)
+    with pytest.warns(UserWarning, match="unknown in the labeled domain central: unsorted"):
         run(name, tmp_path / "after", settings=SHORTEST, **given)
     assert same(weights(tmp_path / "before"), weights(tmp_path / "after"))
 
@@ -170,7 +170,7 @@ def test_moving_hidden_files_between_class_folders_changes_no_weight(name: str, 
 @every_method
 def test_no_hidden_label_is_within_reach(name: str, tmp_path: Path) -> None:
     task = toy_task(per_class=3)
-    # labels that no method could guess, so that finding them means having been told
+    # labels that no method could guess: one that holds them was given them
     generator = torch.Generator().manual_seed(1)
     audits = {
         key: replace(audit, labels=torch.randint(0, 4, audit.labels.shape, generator=generator))

@@ -137,7 +137,9 @@ def test_the_merging_loss_is_that_of_labeled_and_unlabeled_images_before_mixing(
 
 
 @pytest.mark.parametrize(("classifier", "balance"), [(0.0, 0.0), (0.5, 0.25)])
-def test_plus_centres_every_domain_and_asks_the_classifier_too(classifier: float, balance: float) -> None:
+def test_plus_centres_every_domain_and_combines_prototypes_with_the_classifier(
+    classifier: float, balance: float
+) -> None:
     method, random = build("proud-plus", classifier=classifier, balance=balance, spread=3.0)
     prior = np.bincount(method.context.labels.numpy()) / len(method.context.labels)
     for t in range(len(method.context.unlabeled_names)):

@@ -41,6 +41,7 @@ def _child(work: Callable[..., Any], *arguments: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.environ["PROUD_COMMIT"] = "tested"  # git is slow on a busy machine, and the source may change meanwhile
     # whoever runs the tests may do so under nohup or in the background, where these are ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

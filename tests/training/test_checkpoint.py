@@ -1,4 +1,4 @@
-"""Checkpoints: the newest intact one counts, damage is noticed, and nothing foreign is loaded."""
+"""Checkpoints: the newest intact one is loaded, damage is noticed, and so are files of other programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "torn json", "foreign"])
-def test_a_damaged_newest_one_falls_back_with_a_warning(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(damage: str, tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2)
     tensors, about = tmp_path / "checkpoint-000002.safetensors", tmp_path / "checkpoint-000002.json"
@@ -66,7 +66,7 @@ def test_what_a_kill_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2 * KEPT
 
 
-def test_a_damaged_one_is_not_one_of_the_two_kept(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_not_one_of_the_two_kept(tmp_path: Path) -> None:
     for number in (1, 2):
         save(tmp_path, number)
     (tmp_path / "checkpoint-000002.safetensors").write_bytes(b"")
@@ -81,12 +81,12 @@ def test_tensors_are_written_under_one_name_only(tmp_path: Path, monkeypatch: py
     seen: list[set[str]] = []
     real = Path.write_bytes
 
-    def look(self: Path, data: bytes) -> int:
+    def write_and_list(self: Path, data: bytes) -> int:
         done = real(self, data)
         seen.append({path.name.rpartition(".")[2] for path in tmp_path.iterdir()})
         return done
 
-    monkeypatch.setattr(Path, "write_bytes", look)
+    monkeypatch.setattr(Path, "write_bytes", write_and_list)
     save(tmp_path, 1)
     assert seen == [{"part"}, {"safetensors", "part"}]
     (tmp_path / "plain").touch()
@@ -94,7 +94,7 @@ def test_tensors_are_written_under_one_name_only(tmp_path: Path, monkeypatch: py
     assert len(modes) == 1
 
 
-def test_no_checkpoint_at_all_means_the_start(tmp_path: Path) -> None:
+def test_without_a_checkpoint_nothing_is_loaded(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path) is None
 
 
@@ -108,7 +108,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_records_are_cut_to_what_the_checkpoint_knows(tmp_path: Path) -> None:
+def test_records_are_cut_to_those_of_the_checkpoint(tmp_path: Path) -> None:
     records = Records(tmp_path / "records.jsonl")
     for number in range(3):
         records.append({"n": number})

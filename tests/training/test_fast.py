@@ -1,4 +1,4 @@
-"""Where steps cannot be compiled or captured they are plain, and a warning says why. benchmarks/speed.py measures."""
+"""Where steps cannot be compiled or captured they are plain, and a warning says why."""
 
 from __future__ import annotations
 

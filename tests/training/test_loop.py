@@ -1,4 +1,4 @@
-"""The loop: what it records, when it evaluates, and that looking never changes what is learned."""
+"""The loop: what it records, when it evaluates, and that evaluating never changes what is learned."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_looking_changes_nothing(trained: Path, tmp_path: Path) -> None:
-    seen = [json.loads(line) for line in (trained / "records.jsonl").read_text().splitlines()]
+def test_evaluating_changes_nothing(trained: Path, tmp_path: Path) -> None:
+    always = [json.loads(line) for line in (trained / "records.jsonl").read_text().splitlines()]
     rarely = run(tmp_path / "rarely", toy_task(per_class=4, test=3), "proud", eval_every=3, epochs=3)
     never = run(tmp_path / "never", toy_task(per_class=4, test=None), "proud", epochs=3)
     folders = (trained, tmp_path / "rarely", tmp_path / "never")
     a, b, c = (load_file(folder / "model.safetensors") for folder in folders)
     assert all(torch.equal(a[key], b[key]) and torch.equal(a[key], c[key]) for key in a)
-    for record in [*seen, *rarely, *never]:
+    for record in [*always, *rarely, *never]:
         record.pop("test_accuracy", None)
-    assert seen == never
-    assert [record["losses"] for record in seen] == [record["losses"] for record in rarely]
+    assert always == never
+    assert [record["losses"] for record in always] == [record["losses"] for record in rarely]
 
 
 def test_the_last_five_epochs_are_always_evaluated(tmp_path: Path) -> None:
