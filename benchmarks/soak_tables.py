@@ -76,7 +76,7 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
         ["… killed at any file operation", "test_kills.py", f"{2 * small.EVENTS} kills", events],
         ["each bench job is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],
         ["a lost process of a distributed run", "distributed/test_ranks.py", "1 kill", found["ranks"]["kills"]],
-        ["a lost Ray worker", "bench/test_ray.py", "1 kill, Ctrl-C", found["ray_workers"]["kills"]],
+        ["a lost Ray worker", "bench/test_ray_cluster.py", "1 kill, Ctrl-C", found["ray_workers"]["kills"]],
         ["faults end with a message", "test_faults.py", f"{in_ci} faults", len(faults)],
         ["hostile images", "test_fuzz.py", f"{small.FUZZ['images']} mutated", fuzz["images"]["cases"]],
         ["hostile models, checkpoints, tables", "test_fuzz.py", f"{few} mutated", others],
