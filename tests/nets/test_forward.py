@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from proud.nets.forward import full_precision
+from proud.nets.forward import full_precision, recalls
 
 matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
 
@@ -27,3 +27,8 @@ def test_full_precision_ends_with_its_block() -> None:
         assert not matmul.allow_tf32 and not cudnn.allow_tf32
         raise RuntimeError("no memory")
     assert matmul.allow_tf32 and cudnn.allow_tf32
+
+
+def test_recall_of_each_class() -> None:
+    labels, predicted = torch.tensor([0, 0, 0, 0, 1, 1, 3]), torch.tensor([0, 0, 0, 1, 2, 2, 3])
+    assert recalls(predicted, labels, 5) == [0.75, 0.0, None, 1.0, None]

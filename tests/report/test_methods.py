@@ -15,6 +15,7 @@ from proud.data import embedded
 from proud.report.figures.maps import collect, feature_maps, unit
 from proud.report.figures.style import LIGHT, panel_png
 from proud.report.page import write_report
+from proud.report.run_tables import STARVED_MARK, recall_tables, recall_text
 from proud.report.sections import TableBlock, make_sections
 from proud.report.sources import RunSource, read_sources
 from report.conftest import HOSTILE
@@ -134,3 +135,16 @@ def test_the_documented_commands_for_the_figures_of_the_paper(tmp_path: Path, mo
         assert (files / stem.replace("cartoon-sketch", "print-texture")).is_file(), stem
     assert "--alpha 0" in commands[1]
     embedded.load_embedded.cache_clear()
+
+
+def test_recall_per_class_is_shown(runs: Path) -> None:
+    run = sources(runs)["proud-plus"]
+    (table,) = recall_tables([run])
+    assert [row[0] for row in table.rows] == run.classes
+    last = run.result["domains_last"][run.unlabeled[0]]["recall"]
+    place = list(table.columns).index(f"pseudo-labels of {run.unlabeled[0]}")
+    assert [row[place].split(" → ")[1] for row in table.rows] == [recall_text(value) for value in last]
+    assert recall_text(0.1).startswith(STARVED_MARK) and not recall_text(0.2).startswith(STARVED_MARK)
+    counted = [record for record in run.records[-5:] if record["stage"] == "main"]
+    for k, value in enumerate(run.result["test_recall"]):
+        assert value == pytest.approx(np.mean([record["test_recall"][k] for record in counted]))

@@ -58,6 +58,7 @@ def test_evaluating_changes_nothing(trained: Path, tmp_path: Path) -> None:
     assert all(torch.equal(a[key], b[key]) and torch.equal(a[key], c[key]) for key in a)
     for record in [*always, *rarely, *never]:
         record.pop("test_accuracy", None)
+        record.pop("test_recall", None)
     assert always == never
     assert [record["losses"] for record in always] == [record["losses"] for record in rarely]
 
@@ -86,10 +87,13 @@ def test_records_have_losses_scores_and_signals_of_pseudo_labels(trained: Path) 
     main = records[-1]
     assert {"loss", "ce", "pml"} <= main["losses"].keys()
     assert main.keys() >= {"val_accuracy", "test_accuracy"}
+    assert len(main["val_recall"]) == len(main["test_recall"]) == 4
     assert set(main["domains"]) == {"hidden 1", "hidden 2"}
     for domain in main["domains"].values():
         of_labels = {"class_shift", "uncertain", "agreement", "prototype_shift", "stability"}
-        assert set(domain) == {"uncertainty", "lambda_uncertainty", "lambda", "certain", "accuracy"} | of_labels
+        assert (
+            set(domain) == {"uncertainty", "lambda_uncertainty", "lambda", "certain", "accuracy", "recall"} | of_labels
+        )
         assert 0 <= domain["lambda_uncertainty"] <= 0.5
         assert 0 <= domain["accuracy"] <= 1
     assert not any("seconds" in key or "time" in key for record in records for key in record)

@@ -19,7 +19,7 @@ from proud.config import Machine, NetSpec, ReadSpec
 from proud.data.checks import evenly
 from proud.files import read_json
 from proud.report.page import write_report
-from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class
+from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class, starved_classes
 from toy import SIDE, toy_images, write_folders
 
 LABELS = torch.arange(100) % 4
@@ -55,6 +55,21 @@ def test_rare_classes() -> None:
     predicted = labels * (torch.arange(100) < 6)  # six of ten right, no false positives
     assert learned_nothing(answers(predicted, 2), labels, "pen") == ""
     assert "is 50.0 %" in learned_nothing(answers(torch.zeros_like(labels), 2), labels, "pen")
+
+
+def test_classes_that_a_site_never_gets() -> None:
+    classes, site = ("a", "b", "c", "d"), torch.arange(200) % 4
+    assert starved_classes(answers(site), LABELS, classes, "north") == ""
+    without = starved_classes(answers(site.where(site != 2, 0)), LABELS, classes, "north")
+    assert "of north is classified as c (0 of 200 images, 25 % of the labels)" in without
+    few = site.clone()
+    few[(site == 2).nonzero()[5:]] = 0  # five of fifty are left: a tenth of what is expected
+    assert starved_classes(answers(few), LABELS, classes, "north")
+    few[(site == 2).nonzero()[5:7]] = 2
+    assert starved_classes(answers(few), LABELS, classes, "north") == ""
+    assert starved_classes(answers(site.where(site != 2, 0)[:20]), LABELS, classes, "north") == ""  # too few images
+    rare = torch.cat([torch.zeros(99, dtype=torch.int64), torch.ones(1, dtype=torch.int64)])  # 1 % of the labels
+    assert starved_classes(answers(torch.zeros(2000, dtype=torch.int64), 2), rare, ("a", "b"), "north") == ""
 
 
 def test_one_class_for_a_whole_site() -> None:

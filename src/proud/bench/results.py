@@ -126,7 +126,8 @@ def make_row(
     last = [record for record in records[-5:] if record["stage"] == records[-1]["stage"]]
     found: ResultRow = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
     found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
-    found |= {name: result[name] for name in ("test_accuracy", "val_accuracy") if name in result}
+    scores = ("test_accuracy", "val_accuracy", "test_recall", "val_recall")
+    found |= {name: result[name] for name in scores if name in result}
     for name in ("test_accuracy", "val_accuracy"):
         found[f"{name}_last"] = [record[name] for record in last if name in record]
     found |= {name: result[name] for name in ("epochs", "domains_first", "domains_last", "warnings") if name in result}

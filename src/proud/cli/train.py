@@ -87,12 +87,29 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     console.print(classes_of(task))
     if task["skipped"]:
         console.print(f"{unreadable(len(task['skipped']))} skipped (listed in run.json).")
+    show_lowest_recall(result, task)
     for text in result.get("warnings", []):
         show_warning(text)
     show_sites(Path(folder))
     console.print(
         f"Next: [bold]proud predict {escape(shlex.quote(folder))} IMAGES --out predictions.csv[/bold]", soft_wrap=True
     )
+
+
+def show_lowest_recall(result: dict[str, Any], task: dict[str, Any]) -> None:
+    """The class that is missed most, on the unseen domain or else on validation images."""
+    key = "test_recall" if "test_recall" in result else "val_recall"
+    role = "test" if key == "test_recall" else "labeled"
+    name = next((name for name, domain in task["domains"].items() if domain["role"] == role), "")
+    found = [
+        (recall, label)
+        for recall, label in zip(result.get(key, []), task["classes"], strict=False)
+        if recall is not None
+    ]
+    if found:
+        recall, label = min(found)
+        where = name if role == "test" else f"validation images of {name}"
+        console.print(f"lowest recall: {escape(label)}, {100 * recall:.1f} % on {escape(where)}", highlight=False)
 
 
 def classes_of(task: dict[str, Any]) -> str:

@@ -53,3 +53,10 @@ def full_precision() -> Iterator[None]:
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
     return (logits.argmax(1) == labels).float().mean().item()
+
+
+def recalls(predicted: Tensor, labels: Tensor, classes: int) -> list[float | None]:
+    """The share of each class's images that are predicted as that class; None for a class without images."""
+    counts = labels.bincount(minlength=classes)
+    right = labels[predicted == labels].bincount(minlength=classes)
+    return [round(a / b, 4) if b else None for a, b in torch.stack([right, counts], 1).tolist()]

@@ -20,6 +20,8 @@ ROLES = {
     "test": "unseen: for evaluation only",
 }
 
+LOW_RECALL = 0.15
+STARVED_MARK = "✗"
 VERDICTS = {"sound": "✓ sound", "doubtful": "? doubtful", "harmful": "✗ likely harmful"}
 
 
@@ -77,6 +79,41 @@ def runs_table(runs: Sequence[RunSource]) -> PlainTable | None:
     heads = ["run", "labeled •", "unseen *", "accuracy on *", "validation of •", "pseudo-labels", "seed", "training"]
     caption = "Accuracies are means over the last five epochs; pseudo-labels: accuracy at the first → last epoch."
     return PlainTable("Runs", heads, rows, caption)
+
+
+def recall_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
+    """Recall per class of every run: a class that is never predicted shows at one look."""
+    for run in runs:
+        columns = recall_columns(run)
+        if columns:
+            counts = next(domain["per_class"] for domain in run.domains.values() if domain["role"] == "labeled")
+            rows = [
+                [name, str(counts.get(name, NOTHING)), *(cells[k] for cells in columns.values())]
+                for k, name in enumerate(run.classes)
+            ]
+            caption = (
+                "Validation and unseen domain: mean over the last five epochs. Pseudo-labels, where true labels are "
+                f"known: first → last epoch. {STARVED_MARK} below {100 * LOW_RECALL:.0f} %."
+            )
+            yield PlainTable(f"Recall per class: {run.name}", ["class", "labeled images", *columns], rows, caption)
+
+
+def recall_columns(run: RunSource) -> dict[str, list[str]]:
+    result, found = run.result, {}
+    for key, title in (("val_recall", f"validation of {run.combination[0]}"), ("test_recall", run.combination[1])):
+        if key in result:
+            found[title] = [recall_text(value) for value in result[key]]
+    first, last = result.get("domains_first", {}), result.get("domains_last", {})
+    for site in last:
+        if "recall" in last[site] and "recall" in first.get(site, {}):
+            pairs = zip(first[site]["recall"], last[site]["recall"], strict=True)
+            found[f"pseudo-labels of {site}"] = [f"{percent(a)} → {recall_text(b)}" for a, b in pairs]
+    return found
+
+
+def recall_text(value: float | None) -> str:
+    mark = f"{STARVED_MARK} " if value is not None and value < LOW_RECALL else ""
+    return mark + percent(value)
 
 
 def audited(run: RunSource, site: str) -> str:

@@ -25,6 +25,7 @@ from proud.report.run_tables import (
     domain_tables,
     look_at_tables,
     published_table,
+    recall_tables,
     runs_table,
     settings_table,
     site_tables,
@@ -88,6 +89,7 @@ def make_sections(
     sections = [
         Section("data", "Data", "", [*_tables("domains", domain_tables(runs))]),
         Section("results", "Results", "", [*_run_results(runs), *_bench_results(benches)]),
+        Section("classes", "Classes", "", [*_tables("recall", recall_tables(runs))]),
         _sites(runs),
         _curves(runs),
         _maps(runs, progress),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from proud.data.types import EvaluationData, LabeledDomain
-from proud.nets.forward import accuracy, forward_all
+from proud.nets.forward import accuracy, forward_all, recalls
 from proud.nets.models import ModelSpec, Net
 from proud.ops import PseudoLabels
 
@@ -37,11 +37,16 @@ class Evaluator:
             for name, (images, labels) in self._sets.items()
         }
 
-    def scores(self, net: Net) -> dict[str, float]:
-        return {f"{name}_accuracy": accuracy(logits, labels) for name, (logits, labels) in self.logits(net).items()}
+    def scores(self, net: Net) -> dict[str, Any]:
+        """Accuracy, and the recall of each class."""
+        found: dict[str, Any] = {}
+        for name, (logits, labels) in self.logits(net).items():
+            found[f"{name}_accuracy"] = accuracy(logits, labels)
+            found[f"{name}_recall"] = recalls(logits.argmax(1), labels, self.spec.classes)
+        return found
 
     def audit(self, name: str, found: PseudoLabels, added: Tensor | None = None) -> dict[str, Any]:
-        """Accuracy of a domain's pseudo-labels on the images whose true label happens to be known.
+        """Accuracy of a domain's pseudo-labels, and recall per class, on images whose true label happens to be known.
 
         Labels that the user added ([N], -1 elsewhere) do not count. `audited`: how many images do, if not all.
         """
@@ -54,7 +59,8 @@ class Evaluator:
         if not bool(known.any()):
             return {}
         part = {} if bool(known.all()) else {"audited": int(known.sum())}
-        return {"accuracy": (found.labels == truth)[known].float().mean().item()} | part
+        accurate = {"accuracy": (found.labels == truth)[known].float().mean().item()}
+        return accurate | part | {"recall": recalls(found.labels[known], truth[known], self.spec.classes)}
 
 
 def audited_part(site: dict[str, Any], images: int) -> str:

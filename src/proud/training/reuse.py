@@ -59,7 +59,7 @@ def read_kept(folder: Path) -> Kept | None:
 
 def write_kept(folder: Path, by: dict[str, str], records: list[dict[str, Any]], epochs: list[int]) -> None:
     """Call when all states are written. Numbers of the test domain belong to this run only."""
-    shown = [{key: value for key, value in record.items() if key != "test_accuracy"} for record in records]
+    shown = [{key: value for key, value in record.items() if not key.startswith("test_")} for record in records]
     write_json(folder / "kept.json", {"format": FORMAT, "by": by, "epochs": epochs, "records": shown})
 
 

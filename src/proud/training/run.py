@@ -246,13 +246,17 @@ def choose_epochs(run: Run, method: Method, losses: Any) -> Epochs:
 
 
 def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Scores of a run: means over the last five epochs, pseudo-label accuracies at the start and the end."""
+    """Accuracies and recalls per class as means over the last five epochs; pseudo-labels at the start and the end."""
     result: dict[str, Any] = {"epochs": len(records)}
     last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
     for name in ("val_accuracy", "test_accuracy"):
         values = [record[name] for record in last if name in record]
         if values:
             result[name] = fmean(values)
+    for name in ("val_recall", "test_recall"):
+        by_class = zip(*(record[name] for record in last if name in record), strict=True)
+        means = [None if values[0] is None else fmean(values) for values in by_class]
+        result |= {name: means} if means else {}
     labeled = [record["domains"] for record in records if "domains" in record]
     if labeled:
         result["domains_first"], result["domains_last"] = labeled[0], labeled[-1]

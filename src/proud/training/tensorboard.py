@@ -65,5 +65,5 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
     found = {f"loss/{name}": value for name, value in record.get("losses", {}).items()}
     found |= {name: record[name] for name in ("val_accuracy", "test_accuracy") if name in record}
     for site, values in record.get("domains", {}).items():
-        found |= {f"{site}/{name}": value for name, value in values.items()}
+        found |= {f"{site}/{name}": value for name, value in values.items() if isinstance(value, float)}
     return found

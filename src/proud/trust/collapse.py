@@ -1,4 +1,4 @@
-"""Failures without an error: a network at chance level, or one that predicts a single class for a whole site.
+"""Failures without an error: a network at chance level, or one that never predicts some classes at a site.
 
 Only labels of the labeled domain are used.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proud.text import some
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -14,6 +16,8 @@ LOOKED_AT = 400  # images of a site that are checked
 NEARLY_ALL = 0.95
 USUAL = 0.7  # a class this frequent among the labels may dominate a site
 FEWEST = 8  # with fewer images, a single predicted class is no evidence
+COMMON = 0.02  # share of the labels from which a class is expected at every site
+STARVED = 0.1  # of the expected number of predictions
 FEWEST_GUESSES = 50  # with fewer images, accuracy cannot be distinguished from chance
 
 
@@ -39,6 +43,25 @@ def learned_nothing(logits: Tensor, labels: Tensor, name: str) -> str:
         f"The network learned nothing: its mean accuracy per class on the validation images of {name} is "
         f"{100 * mean:.1f} %, and chance is {100 * chance:.1f} %. Try another learning rate or longer pretraining."
     )
+
+
+def starved_classes(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: str) -> str:
+    """A warning about classes that are common among the labels and nearly absent from a site's predictions, else ''.
+
+    A site may truly lack a class, so only classes are named of which at least FEWEST images are expected and at most
+    a tenth of these are predicted. logits [N,K] of the site; labeled [M]: class numbers of the labeled domain.
+    """
+    shares = labeled.bincount(minlength=len(classes)) / len(labeled)
+    predicted = logits.argmax(1).bincount(minlength=len(classes))
+    expected = shares * len(logits)
+    starved = (shares >= COMMON) & (expected >= FEWEST) & (predicted <= STARVED * expected)
+    names = [
+        f"{classes[k]} ({int(predicted[k])} of {len(logits)} images, {100 * shares[k].item():.0f} % of the labels)"
+        for k in starved.nonzero().flatten().tolist()
+    ]
+    if not names:
+        return ""
+    return f"Almost no image of {name} is classified as {some(names)}. Unless that is correct, these are missed there."
 
 
 def one_class(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: str) -> str:

@@ -82,7 +82,7 @@ class Site:
 def recent_signals(records: Sequence[dict[str, Any]], name: str) -> dict[str, float]:
     """Means of the signals of a site over the last epochs. Signals from true labels are left out."""
     rows = [record["domains"][name] for record in records if name in record.get("domains", {})][-LAST_EPOCHS:]
-    keys = dict.fromkeys(key for row in rows for key in row if key not in ("accuracy", "audited"))
+    keys = dict.fromkeys(key for row in rows for key in row if key not in ("accuracy", "audited", "recall"))
     series = {key: [row[key] for row in rows if key in row] for key in keys}
     return {key: sum(values) / len(values) for key, values in series.items()}
 
