@@ -287,3 +287,8 @@ def test_an_option_is_not_passed_on_from_layer_to_layer(name: str, most: int) ->
     files = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if names_as_a_setting(path, name)]
     assert "config.py" in files and "data/task.py" in files  # declared, and used
     assert len(files) <= most, files
+
+
+def test_numbers_too_large_for_a_float_are_refused() -> None:
+    with pytest.raises(UserError, match=r"--seed must be at least 0, got 1000"):
+        check(RunConfig(seed=10**400))

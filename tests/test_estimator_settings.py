@@ -112,6 +112,12 @@ def test_all_fields_of_a_run_are_parameters(tmp_path: Path) -> None:
             ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
 
 
+def test_the_method_may_be_positional_and_common_settings_are_attributes() -> None:
+    model = ProUD("erm", epochs=3)
+    assert (model.method, model.epochs, model.lr, model.batch_size) == ("erm", 3, None, None)
+    assert model.get_params()["cache"] == "none", "Python users get no files on disk that they did not ask for"
+
+
 def test_none_is_the_default() -> None:
     given = {"seed": None, "size": None, "threads": None, "epochs": 1, "pretrain_epochs": 1, "device": None}
     model = ProUD(**SHORT | {"method": "erm"} | given).fit(toy_images(0, 2), [toy_images(1, 1)[0]])

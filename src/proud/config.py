@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NOTHING = "none"
 DEFAULT_BACKBONE = "resnet18.tv_in1k"
 SMALL_SIDE = 64  # images up to this side get the digits net
+LAST_EPOCHS = 5  # scores and signals are means over these
 
 
 def value(metavar: str, hint: str | None = None) -> Any:
@@ -209,7 +210,10 @@ def check_value(name: str, given: Any, hint: Any) -> None:
     if not isinstance(given, KINDS[kind]) or (isinstance(given, bool) and kind is not bool):
         raise UserError(f"{flag(name)} must be of type {kind.__name__}, got {given!r}.")
     if kind in (int, float):
-        number = float(given)  # type: ignore[arg-type]
+        try:
+            number = float(given)  # type: ignore[arg-type]
+        except OverflowError:
+            number = math.inf
         for limit in limits or [Limit("a finite number")]:
             if not (math.isfinite(number) and limit.holds(number)):
                 raise UserError(f"{flag(name)} must be {limit.text}, got {given}.")

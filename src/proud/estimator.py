@@ -43,12 +43,16 @@ GIVEN_TO_FIT = {field.name for field in fields(DomainSpec)}
 """`fit` gets the images themselves"""
 
 
+COMMON_SETTINGS = ("epochs", "batch_size", "lr")
+"""of all methods; None: the default for the data"""
+
+
 def own_parameters() -> dict[str, Any]:
     """Name → default of everything but the method's settings: the fields of `RunConfig` and `Options`."""
     defaults = {field.name: field.default for kind in (RunConfig, Options) for field in fields(kind)}
     first = {"method": defaults.pop("method"), "model": defaults.pop("model")}
     kept = {name: default for name, default in defaults.items() if name not in GIVEN_TO_FIT}
-    return first | kept | {"quiet": True}
+    return first | dict.fromkeys(COMMON_SETTINGS) | kept | {"quiet": True, "cache": "none"}
 
 
 class ProUD:
@@ -67,7 +71,8 @@ class ProUD:
     method: str
     device: str
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, method: str = "proud", **parameters: Any) -> None:
+        parameters["method"] = method
         for name, default in own_parameters().items():
             setattr(self, name, parameters.pop(name, default))
         self.settings = parameters
@@ -145,7 +150,8 @@ class ProUD:
         return RunConfig(**{field.name: given[field.name] for field in fields(RunConfig) if field.name in given})
 
     def _settings(self, config: RunConfig) -> MethodConfig:
-        chosen = {name: value for name, value in self.settings.items() if value is not None}
+        given = {name: getattr(self, name) for name in COMMON_SETTINGS} | self.settings
+        chosen = {name: value for name, value in given.items() if value is not None}
         return method_config(config.method, **preset("python", config.model, config.method) | chosen)
 
     def _remember(self, folder: Path, result: dict[str, Any], names: dict[str, Any]) -> None:
@@ -204,7 +210,14 @@ class ProUD:
 
 ProUD.__signature__ = Signature(  # type: ignore[attr-defined]
     [
-        *(Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in own_parameters().items()),
+        *(
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD if name == "method" else Parameter.KEYWORD_ONLY,
+                default=default,
+            )
+            for name, default in own_parameters().items()
+        ),
         Parameter("settings", Parameter.VAR_KEYWORD),
     ]
 )

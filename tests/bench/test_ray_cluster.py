@@ -134,7 +134,9 @@ def test_a_task_that_ray_gives_up_is_a_failure_of_its_job(arguments: Make) -> No
     with families:
         assert made.run_until(lambda: "", families) == ""
     outcome = made.scheduler.outcome("")
-    assert {key.test: message for key, message in outcome.failures.items()} == {"two": "Ray gave up on it: worker died"}
+    assert {key.test: message for key, message in outcome.failures.items()} == {
+        "two": "Ray could not run this job: worker died"
+    }
     assert [key.test for key in view.ended] == ["one"]
     assert [row["test"] for row in Results(out_folder(arguments()) / "results.jsonl").rows()] == ["one"]
 
@@ -144,7 +146,7 @@ def test_the_same_error_of_two_tasks_ends_the_bench(arguments: Make) -> None:
     made, families = driver(arguments(combos="all"), ray, Diary())
     with families:
         made.run_until(lambda: "", families)
-    with pytest.raises(UserError, match="Ray gave up on it: RuntimeError"):
+    with pytest.raises(UserError, match="Ray could not run this job: RuntimeError"):
         made.scheduler.outcome("")
     assert len(made.scheduler.failures) == 1
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from bench.small_bench import Diary, Make, rows_of, work_on, write_domains
-from proud.bench.results import FORMAT, Results, images_of, read_rows
+from proud.bench.results import BUILT_IN, FORMAT, Results, images_of, read_rows, settings_of
 from proud.cli import bench
 from proud.cli.bench import out_folder
 from proud.errors import UserError
@@ -128,3 +128,25 @@ def test_a_row_with_a_wrong_part_is_named(tmp_path: Path, wrong: dict[str, Any])
     part = {"images": "numbers of images"}.get(*[next(iter(wrong))] * 2)
     with pytest.raises(UserError, match=rf"line 2 is not a result of proud bench \(the {part} (is|are) not valid\)"):
         read_rows(path)
+
+
+def test_a_setting_that_no_longer_exists_counts_if_it_was_on(arguments: Make, tmp_path: Path) -> None:
+    bench.run(arguments(combos="one:two"))
+    path = tmp_path / "out" / "results.jsonl"
+    row = json.loads(path.read_text())
+    for value, refused in ((False, False), (0.0, False), (0.3, True)):
+        row["config"]["method_config"]["glitter"] = value
+        path.write_text(json.dumps(row) + "\n")
+        if not refused:
+            bench.run(arguments(combos="one:two"))
+            continue
+        with pytest.raises(UserError, match=r"(?s)other settings.*glitter: 0\.3 → None"):
+            bench.run(arguments(combos="one:two"))
+
+
+def test_settings_that_a_line_does_not_name_have_their_defaults() -> None:
+    plain = settings_of({"method": "proud", "method_config": {"alpha": 0.7}})
+    assert plain["square"] == "middle" and plain["method_config"]["alpha"] == 0.7
+    assert settings_of({"method": "proud", "method_config": {"alpha": 0.7, **BUILT_IN}}) == plain
+    other = {"method": "proud", "method_config": {"alpha": 0.7, "pml_views": "all"}}
+    assert settings_of(other)["method_config"]["pml_views"] == "all"

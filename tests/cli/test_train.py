@@ -90,7 +90,7 @@ def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
     [
         (["--labeled", "centrl"], r"no domain 'centrl'.*Did you mean 'central'.*central, north, south"),
         (["--test", "eastern"], r"no domain 'eastern'.*central, north, south"),
-        (["--test", "central"], r"'central' is both the labeled and the test domain"),
+        (["--test", "central"], r"--labeled and --test are both 'central'"),
         (["--unlabeled", "north", "nowhere"], r"no domain 'nowhere'"),
         (["--unlabeled", "central"], r"'central' is the labeled domain"),
         (["--val", "1.5"], "--val must be at least 0 and below 1"),

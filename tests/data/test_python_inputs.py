@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from trees import LABELS, batch, pixels, three_sites, write_image
 
 from proud import ProUD
-from proud.data.python_inputs import folder_domain
+from proud.data.python_inputs import catalog_of, folder_domain
 from proud.data.types import LabeledDomain, UnlabeledDomain
 from proud.errors import UserError
 from toy import task_from
@@ -83,6 +84,21 @@ def test_domain_types_pass_through() -> None:
     assert task.evaluation.audits["west"].known == 20 and task.evaluation.audits["north"].known == 0
     assert set(task.report["domains"]) == {"centre", "west", "small", "north"}
     assert [domain.name for domain in task_from(labeled, [ready], size=16).training.unlabeled] == ["north"]
+
+
+def test_a_test_folder_may_have_the_name_that_means_no_test_domain(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 1)
+    (root / "south").rename(root / "none")
+    given = catalog_of(root / "central", [root / "north"], root / "none")
+    assert given.test == "none (test)" and given.catalog.domains[given.test].entries
+
+
+def test_names_in_two_unicode_spellings_are_one() -> None:
+    ready = UnlabeledDomain(
+        unicodedata.normalize("NFD", "Zürich"), torch.zeros((4, 3, 18, 18), dtype=torch.uint8), tuple("abcd")
+    )
+    task = task_from((batch(0), LABELS), [ready], size=16)
+    assert [domain.name for domain in task.training.unlabeled] == ["Zürich"]
 
 
 def empty(name: str, count: int = 0) -> UnlabeledDomain:

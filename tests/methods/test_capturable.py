@@ -8,6 +8,7 @@ values: whatever would wait for a GPU, or leave a tensor beside it, raises there
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from proud import lazy, ops
 from proud.methods import METHODS
 from proud.methods.base import Method, Stage
 from proud.methods.context import Context, ImagePool
+from proud.nets.batch_norm import evaluating
 from proud.nets.models import model_spec
 from proud.randomness import Draws, Randomness, raw_sizes, shape_draws
 
@@ -116,3 +118,20 @@ def test_losses_trace_into_one_graph(name: str) -> None:
         draws = random.draws(method.draws(stage))
         traced = torch.compile(partial(method.losses, stage), fullgraph=True, backend="eager", dynamic=False)
         torch.testing.assert_close(traced(rows, draws), method.losses(stage, rows, draws))
+
+
+@pytest.mark.parametrize("name", ["proud", "proud-plus"])
+@pytest.mark.parametrize("model", ["digits", "test_resnet"])
+def test_full_passes_trace_into_one_graph(name: str, model: str) -> None:
+    torch._dynamo.reset()
+    passes = toy_method(name, toy_context()).passes if model == "digits" else on_resnet(name).passes
+    images = passes.context.labeled.take(torch.arange(12))
+    uniform = torch.rand(2, 12, 9, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), evaluating(passes.net, passes.batch_statistics):
+        traced = torch.compile(passes._encode, fullgraph=True, backend="eager", dynamic=False)
+        torch.testing.assert_close(traced(images, uniform), passes._encode(images, uniform))
+
+
+def on_resnet(name: str) -> Any:
+    context = toy_context()
+    return toy_method(name, replace(context, spec=model_spec("test_resnet", 3, 16)))

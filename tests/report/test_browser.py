@@ -33,7 +33,7 @@ def test_the_page_renders(browser: Browser, report: Path, width: int, dark: bool
     assert len(images) > 40
     assert all(complete and natural > 0 and shown > 0 for complete, natural, shown in images)
     assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "wider than the window"
-    assert browser.evaluate("document.querySelectorAll('section').length") == 10
+    assert browser.evaluate("document.querySelectorAll('section').length") == 11
     assert "<script>alert(1)</script>" in browser.evaluate("document.body.innerText")
     back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, back[4:-1].split(","))) < 300) == dark

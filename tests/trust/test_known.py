@@ -331,5 +331,8 @@ def test_added_labels_do_not_count_as_pseudo_labels() -> None:
     found = ops.PseudoLabels(labels, torch.zeros(len(labels)), torch.zeros(4, 2), torch.ones(4, dtype=torch.bool))
     stated = torch.full_like(truth, -1)
     stated[:3] = truth[:3]
-    assert evaluator.audit("hidden 1", found) == {"accuracy": pytest.approx(3 / len(labels))}
-    assert evaluator.audit("hidden 1", found, stated) == {"accuracy": 0, "audited": len(labels) - 3}
+    of_all, of_rest = evaluator.audit("hidden 1", found), evaluator.audit("hidden 1", found, stated)
+    assert of_all.pop("recall") == [round(int((truth[:3] == k).sum()) / 3, 4) for k in range(4)]
+    assert of_all == {"accuracy": pytest.approx(3 / len(labels))}
+    assert of_rest.pop("recall") == [0.0] * 4
+    assert of_rest == {"accuracy": 0, "audited": len(labels) - 3}

@@ -1,4 +1,4 @@
-"""`proud bench … --engine ray`: the queue on a Ray cluster. Ray finds the machines, the scheduler keeps the books.
+"""`proud bench … --engine ray`: the queue on a Ray cluster. Ray finds the machines, the scheduler tracks the results.
 
 Every job is one Ray task that attempts the job (resuming from the last checkpoint, if all machines share the folder
 --out) and returns the answer. Only the driver appends rows to results.jsonl, as they come. Ray notices a worker process
@@ -45,7 +45,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class SharedPaths:
-    """Paths on the driver's machine and, hopefully, the same on every other."""
+    """Paths on the driver's machine, assumed to be the same on all workers."""
 
     here: str
     folder: str
@@ -133,7 +133,7 @@ class Driver:
             answer: Answer = self.ray.get(reference)
         except Exception as error:  # retries are spent, or the program itself is broken there
             first, *_ = str(error).strip().splitlines() or [type(error).__name__]
-            answer = Answer(error=f"Ray gave up on it: {first}")
+            answer = Answer(error=f"Ray could not run this job: {first}")
         if answer.row is not None:
             answer = self.add(answer.row)
         self.scheduler.settle(job, answer)

@@ -8,15 +8,16 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from proud.bench.plan import Job, Key, Plan
-from proud.config import ReadSpec, RunConfig, config_difference, flag, flat
+from proud.config import LAST_EPOCHS, ReadSpec, RunConfig, config_difference, flag, flat
 from proud.errors import UserError
 from proud.files import json_bytes, make_folder, parse_json, sync_folder, user_errors
+from proud.methods import METHODS, method_config
 
 FORMAT = "proud-result-1"
 CELL = ("labeled", "test", "unlabeled", "seed")
@@ -91,7 +92,7 @@ def parse_rows(content: bytes, path: Path) -> list[ResultRow]:
 
 
 def check_types(row: ResultRow) -> None:
-    """What the tables rely on; the rest is for people."""
+    """What the tables rely on; the rest is informational."""
     words = [row[name] for name in ("bench", "method", "labeled", "test")] + [row.get("note") or ""]
     names = [*row["domains"], *(row.get("unlabeled") or [])]
     if not isinstance(row["domains"], list) or not {row["labeled"], row["test"]} <= set(row["domains"]):
@@ -123,7 +124,7 @@ def make_row(
     plan: Plan, job: Job, about: ResultRow, result: ResultRow, records: list[ResultRow], timings: list[ResultRow]
 ) -> ResultRow:
     """`about`, `result`, `records`, `timings`: what the run's folder holds."""
-    last = [record for record in records[-5:] if record["stage"] == records[-1]["stage"]]
+    last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
     found: ResultRow = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
     found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
     scores = ("test_accuracy", "val_accuracy", "test_recall", "val_recall")
@@ -210,18 +211,19 @@ def weights_name(path: str) -> str:
     return _WEIGHTS[path]
 
 
+BUILT_IN = {"joint_forward": True, "dapp_bn": "domain", "pml_views": "originals", "surgery": "agr-sum"}
+"""Settings of earlier results that no longer exist, and the values that are now built in."""
+
+
 def settings_of(config: ResultRow) -> ResultRow:
-    """What must be the same in all runs of a method."""
-    return {key: value for key, value in config.items() if key not in CELL and key != "root"}
-
-
-def _common(mine: ResultRow, other: ResultRow) -> ResultRow:
-    """The settings that both name: lines from before a setting was added do not have it."""
-    return {
-        key: _common(value, other[key]) if isinstance(value, dict) and isinstance(other[key], dict) else value
-        for key, value in mine.items()
-        if key in other
+    """What must be the same in all runs of a method: a setting that a line does not name has its default."""
+    name, own = str(config.get("method", "")), config.get("method_config", {})
+    known = asdict(method_config(name)) if name in METHODS else {}
+    kept = {
+        key: value for key, value in own.items() if not known or key in known or value not in (BUILT_IN.get(key), False)
     }
+    whole = asdict(RunConfig()) | config | {"method_config": known | kept}
+    return {key: value for key, value in whole.items() if key not in CELL and key != "root"}
 
 
 def check_same_settings(
@@ -234,8 +236,7 @@ def check_same_settings(
     for row in rows:
         if row["method"] not in wanted:
             continue
-        there, now = settings_of(row["config"]), settings_of(wanted[row["method"]])
-        difference = config_difference(*(_common(*pair) for pair in ((there, now), (now, there))))
+        difference = config_difference(settings_of(row["config"]), settings_of(wanted[row["method"]]))
         if difference:
             lines = "\n  ".join(difference)
             raise UserError(

@@ -23,7 +23,10 @@ from proud.config import (
     value,
 )
 from proud.data.benchmarks import find_benchmark, open_catalog
-from proud.data.source import TaskSource, find_task
+from proud.data.catalog import Catalog
+from proud.data.roles import find_domain
+from proud.data.shapes import native_side
+from proud.data.source import without_gc
 from proud.errors import UserError
 from proud.methods import METHODS, check_name, method_config
 from proud.methods.base import MethodConfig
@@ -50,7 +53,7 @@ class TrainArguments(NamedTuple):
     run: RunConfig
     settings: MethodConfig
     options: Options
-    source: TaskSource | None
+    catalog: Catalog | None
     """the images, if the defaults of the settings depended on them"""
 
 
@@ -61,7 +64,7 @@ def parse_train(argv: list[str]) -> TrainArguments:
     run, rest = tyro.cli(
         RunConfig, args=given, prog="proud train", config=CONFIG, return_unknown_args=True, add_help=False
     )
-    defaults, source = default_settings(run, wants_help)
+    defaults, catalog = default_settings(run, wants_help)
     parts = {
         "data_and_network": RunConfig,
         f"{run.method.replace('-', '_')}_method": type(defaults),
@@ -79,25 +82,26 @@ def parse_train(argv: list[str]) -> TrainArguments:
     check_name(run.method, vars(settings))
     if not run.labeled:
         raise UserError(f"Name the labeled domain: --labeled DOMAIN.{_domains_of(run)}")
-    return TrainArguments(run, settings, options, source)
+    return TrainArguments(run, settings, options, catalog)
 
 
-def default_settings(run: RunConfig, lenient: bool = False) -> tuple[MethodConfig, TaskSource | None]:
+def default_settings(run: RunConfig, lenient: bool = False) -> tuple[MethodConfig, Catalog | None]:
     """The benchmark's preset or, for one's own data, that of the network that suits the images."""
     method_config(run.method)  # an unknown method is reported first
     benchmark = find_benchmark(run.data)
     if run.data == "embedded" or (benchmark and (run.root or not Path(run.data).is_dir())):
         name = benchmark.name if benchmark else run.data
         return method_config(run.method, **preset(name, method=run.method)), None
-    model, source = run.model, None
+    model, catalog = run.model, None
     if model == "auto" and run.labeled:
         try:
-            source = find_task(run)
-            model = choose_model(model, source.native_side)
+            with without_gc():
+                catalog = open_catalog(run.data, run.root)
+            model = choose_model(model, native_side(catalog, find_domain(catalog, run.labeled)))
         except UserError:
             if not lenient:
                 raise
-    return method_config(run.method, **preset("", model, run.method)), source
+    return method_config(run.method, **preset("", model, run.method)), catalog
 
 
 def _domains_of(run: RunConfig) -> str:

@@ -37,7 +37,7 @@ def run(arguments: TrainArguments) -> int:
                     arguments.run,
                     arguments.settings,
                     arguments.options,
-                    data=arguments.source,
+                    data=arguments.catalog,
                     watch=watch,
                     group=group,
                 )

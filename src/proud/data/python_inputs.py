@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +35,8 @@ def catalog_of(labeled: Any, unlabeled: Any, test: Any = None) -> Inputs:
     source = labeled_domain("labeled", labeled, folders)
     others = [unlabeled_domain(number, item, folders) for number, item in enumerate(as_list(unlabeled), start=1)]
     target = None if test is None else labeled_domain("test", test, folders)
+    if target is not None and target.name == NOTHING:  # the word for no test domain
+        target = replace(target, name=f"{NOTHING} (test)")
     if not others:
         raise UserError("No unlabeled domain is given: fit(labeled=..., unlabeled=[...]) needs at least one.")
     every = [source, *others, *([target] if target else [])]
@@ -91,7 +94,10 @@ def unlabeled_domain(number: int, given: Any, folders: dict[str, Path]) -> Domai
     if isinstance(given, UnlabeledDomain):
         if not len(given):
             raise UserError(f"The domain {given.name!r} has no images")
-        return DomainFiles(given.name, tuple(Entry(str(row), None) for row in range(len(given))), ready=given)
+        name = nfc(given.name)
+        entries = tuple(Entry(str(row), None) for row in range(len(given)))
+        ready = given if given.name == name else replace(given, name=name)
+        return DomainFiles(name, entries, ready=ready)
     if isinstance(given, tuple):
         raise UserError(f"The unlabeled domain {number} is a pair: pass its images only, labels are not used")
     images = channels_last(f"unlabeled {number}", given)

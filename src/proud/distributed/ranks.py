@@ -115,6 +115,8 @@ class Ranks(Group):
         return mean * (mine * self.size / self.sum(mine).clamp_min(torch.finfo(mean.dtype).tiny))
 
     def losses(self, method: Method) -> LossFunction:
+        if not method.distributed:  # a single process under torchrun
+            return method.losses
         for module in method.modules().values():
             sync_batch_norms(module, summed)
         losses = Losses(method)

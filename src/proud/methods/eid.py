@@ -245,7 +245,7 @@ class EID(Method):
         return {"loss": true + pseudo + infomax, "true": true, "pseudo": pseudo, "infomax": infomax}  # type: ignore[dict-item]
 
     def pretraining_losses(self, rows: Tensor, draws: Draws) -> dict[str, Tensor]:
-        """Source-only training, with a second classifier that watches: MCD needs two that differ."""
+        """Source-only training, with a second classifier on detached features: MCD needs two that differ."""
         with torch.no_grad():
             x = self.views.simple(self.context.labeled.take(rows), draws["augment"])
         labels = self.context.labels[rows]

@@ -36,7 +36,7 @@ class Adapter(Parts):
         with torch.no_grad():
             features, features_target = self.features(x), self.features(x_target)
         update(self.both(source_loss, features) - self.disagreement(features_target), self.heads_optimizer)
-        # C: the features take the disagreement away
+        # C: the features minimise the discrepancy
         difference = torch.zeros_like(loss)
         for _ in range(feature_steps):
             difference = self.disagreement(self.features(x_target))

@@ -140,7 +140,7 @@ class ProUD(Method):
         return originals, self.views.noise_copies(originals, draws)
 
     def domain_mix(self, rows: Tensor, originals: Tensor, copies: Tensor, draws: Draws) -> Tensor:
-        """UDMix of labeled and unlabeled images, like with like or originals with copies, at even odds."""
+        """UDMix of labeled and unlabeled images: pairs of one kind or originals with copies, with equal probability."""
         ratio = self.ratio(self.uncertainty[rows], draws["ratio"])
         labeled, unlabeled = originals.chunk(2)
         labeled_copy, unlabeled_copy = copies.chunk(2)

@@ -37,7 +37,7 @@ class RSCConfig(ERMConfig):
     batch_share_growth: Share = 0.2
     """what each further third of training adds to that share"""
     warmup: Share = 0.05
-    """share of training before the first challenge: a network that starts from nothing must find features first"""
+    """share of training before the first challenge: a randomly initialised network must find features first"""
     spatial_p: Share = 0.5
     """how often a batch loses positions; else it loses channels"""
 

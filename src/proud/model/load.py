@@ -1,4 +1,4 @@
-"""Reading a model that may come from a stranger: JSON and safetensors, checked before anything is built."""
+"""Reading a model from an untrusted source: JSON and safetensors, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from proud.files import bytes_of, check_tensors, read_json, read_tensors
 from proud.machine import choose_device
 from proud.model.format import DESCRIPTION, MODEL_FORMAT, PROTOTYPES, WEIGHTS
 from proud.model.predict import Model
-from proud.nets.models import ModelSpec, build_net
+from proud.nets.models import ModelSpec, Net, build_net
 from proud.text import nfc, one_line
-from proud.trust.fitted import read_trust
+from proud.trust.fitted import Trust, read_trust
 
 MOST_CLASSES = 100_000
 LARGEST_SIDE = 4096
@@ -37,14 +37,17 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
         hint = "its training has not finished (continue with --resume)" if unfinished else "it is not a run's folder"
         raise UserError(f"{folder} has no {DESCRIPTION}: {hint}.")
     try:
-        return read_model(folder, choose_device(device))
+        parts = read_model(folder)
     except BROKEN as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{folder} does not hold a valid model: {one_line(error, 500)}") from error
+    return Model(*parts[:4], choose_device(device), *parts[4:])
 
 
-def read_model(folder: Path, device: torch.device) -> Model:
+Parts = tuple[Net, ModelSpec, tuple[str, ...], dict[str, Any], Trust | None, dict[str, Tensor] | None, tuple[str, ...]]
+
+
+def read_model(folder: Path) -> Parts:
+    """All parts of a `Model`, on the CPU."""
     about = read_json(folder / DESCRIPTION)
     if not isinstance(about, dict) or about.get("format") != MODEL_FORMAT:
         raise ValueError(f"{DESCRIPTION} is not of the format {MODEL_FORMAT}")
@@ -61,7 +64,7 @@ def read_model(folder: Path, device: torch.device) -> Model:
     net = build_net(spec, width=width)
     net.load_state_dict(tensors)
     trust, prototypes = read_trust(about.get("trust")), read_prototypes(folder, spec.classes, width)
-    return Model(net, spec, classes, config, device, trust, prototypes, tuple(warnings))
+    return net, spec, classes, config, trust, prototypes, tuple(warnings)
 
 
 def read_spec(given: Any) -> ModelSpec:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proud.methods.base import Method, Stage
 
 KEPT = 2
-FORMAT = "proud-checkpoint-1"
+FORMAT = "proud-checkpoint-2"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proud import ops
+from proud.config import LAST_EPOCHS
 from proud.data.types import Task
 from proud.errors import UserError
 from proud.machine import Stopped
@@ -29,7 +30,6 @@ from proud.trust.diagnosis import site_signals
 if TYPE_CHECKING:
     from proud.training.reuse import Reuse
 
-LAST_EPOCHS = 5  # a run's score is the mean over these
 CHECKPOINT_SECONDS = 1.0  # epochs shorter than this share a checkpoint
 PREVIOUS = "loop.before/"  # the loop's own tensors in a checkpoint
 
@@ -262,7 +262,7 @@ class Loop:
         last = f" The last good checkpoint is kept in {kept}." if kept.is_dir() else ""
         raise UserError(
             f"{what} in stage {stage.name}, epoch {epoch + 1}, step {step + 1} of {stage.steps}.{last} A lower --lr "
-            f"usually helps; it needs another --out than {self.folder}."
+            f"usually helps; choose another --out than {self.folder}."
         )
 
 

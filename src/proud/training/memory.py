@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from proud.methods.base import Method, MethodConfig
-from proud.methods.context import Context
+from proud.methods.context import Context, uncompiled
 from proud.randomness import Randomness
 
 
@@ -25,8 +25,8 @@ def too_large(error: BaseException, kind: type[Method], settings: MethodConfig, 
     if fits is None:
         return f"The {where} is too small for this network even one image at a time: use a smaller --size or --model."
     return (
-        f"The {where} is too small for --batch-size {settings.batch_size}; {fits} would fit. It is another run, so it "
-        "needs a new --out; a smaller --size helps too. The last checkpoint is kept."
+        f"The {where} is too small for --batch-size {settings.batch_size}; {fits} would fit, and a smaller --size "
+        "helps too. Either starts a new run: choose another --out. The last checkpoint is kept."
     )
 
 
@@ -42,7 +42,7 @@ def _one_step_fits(kind: type[Method], settings: MethodConfig, context: Context)
     if context.device.type == "cuda":
         torch.cuda.empty_cache()
     try:
-        method, random = kind(settings, context), Randomness(context.seed, context.device)
+        method, random = kind(settings, replace(context, compile=uncompiled)), Randomness(context.seed, context.device)
         for stage in method.stage_list():
             if not stage.epochs:
                 continue

@@ -52,7 +52,7 @@ def read_kept(folder: Path) -> Kept | None:
             raise ValueError("records and epochs are inconsistent")
         return Kept({key: str(about["by"][key]) for key in ("method", "test")}, list(about["records"]), states)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        warnings.warn(f"{folder} is damaged ({error}): its work is done again", stacklevel=2)
+        warnings.warn(f"{folder} is damaged ({error}): recomputing", stacklevel=2)
         shutil.rmtree(folder, ignore_errors=True)
         return None
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from proud.config import Options, RunConfig, check_run, choose_model, flat
+from proud.data.catalog import Catalog
 from proud.data.reader import MemoryCache
 from proud.data.source import TaskSource, find_task
 from proud.data.task import read_task
@@ -63,7 +64,7 @@ def train(
     settings: MethodConfig,
     options: Options,
     *,
-    data: TaskSource | Task | None = None,
+    data: Catalog | TaskSource | Task | None = None,
     watch: Watch = lambda progress: None,
     group: Group = ALONE,
     reuse: Reuse | None = None,
@@ -89,7 +90,11 @@ def train(
 
 
 def train_in_folder(
-    run: Run, before: dict[str, Any] | None, data: TaskSource | Task | None, watch: Watch, reuse: Reuse | None
+    run: Run,
+    before: dict[str, Any] | None,
+    data: Catalog | TaskSource | Task | None,
+    watch: Watch,
+    reuse: Reuse | None,
 ) -> dict[str, Any]:
     """The folder is locked; `before` is the description of a run to be resumed."""
     with run.group.failing_together():
@@ -125,7 +130,7 @@ def train_in_folder(
 def start_folder(run: Run, about: dict[str, Any]) -> None:
     """Only now, when everything has been checked, is an earlier run removed."""
     description = {"format": RUN_FORMAT, "config": run.stored, **about}
-    json.dumps(description)  # what cannot be written must not cost an earlier run
+    json.dumps(description)  # must serialise before an earlier run is removed
     clear(run.folder)
     write_json(run.folder / "run.json", description)
 
@@ -159,7 +164,7 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any
 
 
 def build(
-    run: Run, before: dict[str, Any] | None, data: TaskSource | Task | None
+    run: Run, before: dict[str, Any] | None, data: Catalog | TaskSource | Task | None
 ) -> tuple[Task, Method, dict[str, Any]]:
     """Images, method, and their description in run.json. `before`: the description of a run to be resumed."""
     config, options, group = run.config, run.options, run.group
@@ -195,7 +200,7 @@ def build(
 
 def load(
     config: RunConfig,
-    data: TaskSource | Task | None = None,
+    data: Catalog | TaskSource | Task | None = None,
     *,
     progress: bool = False,
     cache: str = "none",
@@ -207,7 +212,7 @@ def load(
         spec = model_spec(name, len(data.training.classes), data.size, config.square)
         check_weights(name, spec.size, config.weights)
         return data, spec
-    source = data or find_task(config)
+    source = data if isinstance(data, TaskSource) else find_task(config, data)
     name = choose_model(config.model, source.native_side)
     spec = model_spec(name, len(source.roles.classes), config.size, config.square)
     check_weights(name, spec.size, config.weights)

@@ -61,7 +61,10 @@ def starved_classes(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], n
     ]
     if not names:
         return ""
-    return f"Almost no image of {name} is classified as {some(names)}. Unless that is correct, these are missed there."
+    return (
+        f"Almost no image of {name} is classified as {some(names)}. Unless that is correct, the model misses "
+        "these classes there."
+    )
 
 
 def one_class(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: str) -> str:

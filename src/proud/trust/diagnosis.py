@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from proud.config import LAST_EPOCHS
 from proud.lazy import ops
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from proud.ops import PseudoLabels
 
-LAST_EPOCHS = 5  # signals are means over these
 SHOWN_IMAGES = 24
 
 
