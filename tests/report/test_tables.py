@@ -151,7 +151,7 @@ def test_a_setting_that_a_result_does_not_name_has_its_default() -> None:
     rows[1]["config"]["method_config"].pop("alpha", None)
     make_tables("pacs", rows)
     rows[0]["config"]["method_config"]["alpha"] = 0.7
-    with pytest.raises(UserError, match="alpha: 0.7 → 0.5"):
+    with pytest.raises(UserError, match=r"alpha: 0\.7 → 0\.5"):
         make_tables("pacs", rows)
 
 
