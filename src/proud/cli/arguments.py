@@ -115,54 +115,32 @@ def _domains_of(run: RunConfig) -> str:
 # ---- the others
 
 
-@dataclass(frozen=True)
-class EvaluateArguments:
-    """Measure a trained model on one labeled domain."""
+@dataclass(frozen=True, kw_only=True)
+class WithModel:
+    """Flags of all commands that use a saved model."""
 
-    run: RunFolder
-    """folder of a finished run"""
-    domain: Annotated[str, value("DOMAIN")]
-    """the domain to measure on; its images need labels"""
-    data: Data = ""
-    """folder, CSV file, benchmark or `embedded`"""
-    root: Root = ""
-    """folder of a named benchmark"""
     device: Device = "auto"
     """where to compute"""
     skip_bad: Switch = False
     """skip unreadable images instead of stopping"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithData:
+    """Flags of commands that use the run's own data, or other data."""
+
+    data: Data = ""
+    """folder, CSV file, benchmark or `embedded`"""
+    root: Root = ""
+    """folder of a named benchmark"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithAnswers:
+    """Flags of prediction sets and abstention: both are guaranteed on new images of the labeled domain only."""
+
     coverage: float = 0.9
-    """nominal coverage of the prediction sets; the actual one is measured"""
-    risk: float = 0.05
-    """allowed share of wrong answers where the model does not abstain; the actual one is measured"""
-    sets: Literal["lac", "aps"] = "lac"
-    """kind of prediction sets: the smallest (lac), or adaptive to each image (aps)"""
-    out: Annotated[str, value("FILE", "(optional)")] = ""
-    """JSON file for all numbers, with model, data, versions, device and command"""
-    overwrite: Switch = False
-    """replace that file"""
-
-
-@dataclass(frozen=True)
-class PredictArguments:
-    """Classify images with a trained model."""
-
-    run: RunFolder
-    """folder of a finished run"""
-    images: Annotated[Positional[tuple[Path, ...]], value("IMAGES ...", "(required)")] = ()
-    """image files, or folders that are searched to any depth"""
-    out: Annotated[Path, value("FILE")] = Path("predictions.csv")
-    """CSV file to write: path, label, confidence and, if the model has them, set, abstain, uncertainty"""
-    probabilities: Switch = False
-    """also write the probability of every class, in columns p(CLASS)"""
-    overwrite: Switch = False
-    """replace that file, and the table of skipped images beside it"""
-    device: Device = "auto"
-    """where to compute"""
-    skip_bad: Switch = False
-    """skip unreadable images instead of stopping; FILE-left-out.csv lists them (path, reason)"""
-    coverage: float = 0.9
-    """coverage of the prediction sets, on new images of the labeled domain"""
+    """share of prediction sets that contain the true class, on new images of the labeled domain"""
     risk: float = 0.05
     """abstain so that at most this share of the answers is wrong, on new images of the labeled domain"""
     sets: Literal["lac", "aps"] = "lac"
@@ -170,26 +148,49 @@ class PredictArguments:
 
 
 @dataclass(frozen=True)
-class LabelNextArguments:
+class EvaluateArguments(WithAnswers, WithModel, WithData):
+    """Measure a trained model on one labeled domain. Coverage and risk are measured, too."""
+
+    run: RunFolder
+    """folder of a finished run"""
+    domain: Annotated[str, value("DOMAIN")]
+    """the domain to measure on; its images need labels"""
+    out: Annotated[str, value("FILE", "(optional)")] = ""
+    """JSON file for all numbers, with model, data, versions, device and command"""
+    overwrite: Switch = False
+    """replace that file"""
+
+
+@dataclass(frozen=True)
+class PredictArguments(WithAnswers, WithModel):
+    """Classify images with a trained model."""
+
+    run: RunFolder
+    """folder of a finished run"""
+    images: Annotated[Positional[tuple[Path, ...]], value("IMAGES ...", "(required)")] = ()
+    """image files, or folders that are searched to any depth"""
+    out: Annotated[Path, value("FILE")] = Path("predictions.csv")
+    """CSV file to write: path, label, confidence and, if the model has them, set, abstain, uncertainty; skipped images
+    are listed in FILE-left-out.csv"""
+    probabilities: Switch = False
+    """also write the probability of every class, in columns p(CLASS)"""
+    overwrite: Switch = False
+    """replace that file, and the table of skipped images beside it"""
+
+
+@dataclass(frozen=True)
+class LabelNextArguments(WithModel, WithData):
     """Choose the images of each unlabeled site whose labels would help most. Fill in the column `label`, then train
     with: proud train … --labels FILE."""
 
     run: RunFolder
     """folder of a finished run"""
-    data: Data = ""
-    """folder, CSV file, benchmark or `embedded`"""
-    root: Root = ""
-    """folder of a named benchmark"""
     k: int = 20
     """images per site"""
     out: Annotated[Path, value("FILE")] = Path("extra.csv")
     """CSV file to write: path, domain, label (empty), guess, uncertainty, content"""
     overwrite: Switch = False
     """replace that file"""
-    skip_bad: Switch = False
-    """skip unreadable images instead of stopping"""
-    device: Device = "auto"
-    """where to compute"""
 
 
 @dataclass(frozen=True)
