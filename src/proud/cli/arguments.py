@@ -163,15 +163,14 @@ class EvaluateArguments(WithAnswers, WithModel, WithData):
 
 @dataclass(frozen=True)
 class PredictArguments(WithAnswers, WithModel):
-    """Classify images with a trained model."""
+    """Classify images with a trained model. With --skip-bad, FILE-left-out.csv lists the skipped images."""
 
     run: RunFolder
     """folder of a finished run"""
     images: Annotated[Positional[tuple[Path, ...]], value("IMAGES ...", "(required)")] = ()
     """image files, or folders that are searched to any depth"""
     out: Annotated[Path, value("FILE")] = Path("predictions.csv")
-    """CSV file to write: path, label, confidence and, if the model has them, set, abstain, uncertainty; skipped images
-    are listed in FILE-left-out.csv"""
+    """CSV file to write: path, label, confidence and, if the model has them, set, abstain, uncertainty"""
     probabilities: Switch = False
     """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False

@@ -37,8 +37,7 @@ UNEVEN = 0.25  # total variation between the labeled domain's class distribution
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
     threshold: Share = 0.15
-    """above this, the mixing ratio is drawn from U(0, 1), unless the uncertainty exceeds half its maximum; the
-    paper's is 0.35"""
+    """above this, and below half the maximal uncertainty, the mixing ratio is drawn from U(0, 1)"""
     alpha: NotNegative = 1.0
     """weight of the prototype merging loss"""
     center: bool = True
@@ -50,8 +49,7 @@ class ProUDPlusConfig(ProUDConfig):
     balance: Share = 0.25
     """how strongly pseudo-labels are pulled towards the class prior"""
     class_mix: Literal["labeled", "even"] = "even"
-    """class prior of other domains: that of the labeled domain, or uniform; then the losses also compensate for
-    classes that are more frequent in training"""
+    """class prior of other domains: that of the labeled domain, or uniform (losses then compensate for frequency)"""
     pml_tau: Positive = 0.1
     """temperature of the merging loss; the paper's is 1, at which it never saturates"""
     labeled_weight: NotNegative = 1.0
@@ -63,8 +61,7 @@ class ProUDPlusConfig(ProUDConfig):
     outline: Share = 0.25
     """share of the training images that become line drawings: dark edges on white"""
     ema_epochs: NotNegative = 10.0
-    """epochs over which weights are averaged, at most a quarter of all; the average pseudo-labels, is evaluated and
-    saved; 0 turns it off"""
+    """epochs over which weights are averaged, at most a quarter of all; the average is used and saved; 0: off"""
 
 
 class WarpedViews(Views):
