@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from proud.cli import bench
-from proud.cli.arguments import BenchArguments
+from proud.cli.flags.bench import BenchArguments
 from proud.config import Machine, NetSpec, Options, ReadSpec
 from proud.training.loop import Progress
 from proud.training.run import train

@@ -16,8 +16,10 @@ import pytest
 
 import proud
 from proud import ProUD
-from proud.cli.arguments import BenchArguments, parse, parse_train
 from proud.cli.bench import prepare
+from proud.cli.flags.bench import BenchArguments
+from proud.cli.flags.shared import parse
+from proud.cli.flags.train import parse_train
 from proud.config import (
     Machine,
     NetSpec,

@@ -13,7 +13,7 @@ from proud import machine
 from proud.bench import ray_cluster
 from proud.bench.queue import Answer
 from proud.cli import bench
-from proud.cli.arguments import BenchArguments
+from proud.cli.flags.bench import BenchArguments
 from proud.training import loop
 from reliability.children import HERE, LIMIT, output_to, wait_until
 

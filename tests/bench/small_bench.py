@@ -14,8 +14,8 @@ from proud.bench.plan import Job, Key
 from proud.bench.queue import Outcome, check_folder, work
 from proud.bench.results import Results
 from proud.bench.reuse import Tasks
-from proud.cli.arguments import BenchArguments
 from proud.cli.bench import out_folder, prepare
+from proud.cli.flags.bench import BenchArguments
 from proud.config import Machine, NetSpec, Options, ReadSpec
 from proud.errors import UserError
 from proud.training.loop import Progress

@@ -11,7 +11,7 @@ from proud.bench import queue
 from proud.bench.plan import Job
 from proud.bench.queue import View
 from proud.cli import bench
-from proud.cli.arguments import BenchArguments
+from proud.cli.flags.bench import BenchArguments
 from proud.training import loop
 from reliability.children import output_to
 

@@ -16,7 +16,7 @@ from PIL import Image
 from cli.conftest import FLAGS, ONE_EPOCH, train
 from proud import ProUD
 from proud.cli import main as cli
-from proud.cli.arguments import parse_train
+from proud.cli.flags.train import parse_train
 from proud.errors import UserError
 from proud.methods import method_class
 from toy import CLASSES, write_folders

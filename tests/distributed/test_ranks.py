@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from together import RUNS, endless, one_run
 
-from proud.cli.arguments import parse_train
+from proud.cli.flags.train import parse_train
 from proud.distributed.group import Group
 from proud.distributed.ranks import check_method
 from proud.errors import UserError

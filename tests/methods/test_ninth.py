@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from proud.cli.arguments import parse_train
+from proud.cli.flags.train import parse_train
 from proud.config import Options
 from proud.methods import METHODS, method_class
 from proud.methods.base import MethodConfig

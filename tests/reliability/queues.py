@@ -18,7 +18,7 @@ COMBOS = "a:b,a:c,b:a,b:c,c:a,d:b"
 def worker(data: Path, out: Path) -> None:
     """In a child: work until nothing is left."""
     from proud.cli import bench
-    from proud.cli.arguments import BenchArguments
+    from proud.cli.flags.bench import BenchArguments
     from proud.config import Machine, NetSpec, ReadSpec
     from proud.training import loop
 

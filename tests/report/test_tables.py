@@ -13,7 +13,7 @@ import pytest
 from proud.bench.plan import make_plan
 from proud.bench.results import FORMAT, ResultRow, portable
 from proud.cli import bench
-from proud.cli.arguments import BenchArguments
+from proud.cli.flags.bench import BenchArguments
 from proud.config import RunConfig
 from proud.errors import UserError
 from proud.report.formats import csv_text, latex, markdown

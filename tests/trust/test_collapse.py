@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from proud import ProUD
 from proud.bench.results import read_rows
 from proud.cli import bench
-from proud.cli.arguments import BenchArguments
+from proud.cli.flags.bench import BenchArguments
 from proud.cli.train import show_result
 from proud.config import Machine, NetSpec, ReadSpec
 from proud.data.checks import evenly

@@ -1,1 +1,1 @@
-"""The command `proud`: one file per command, which parses, calls and prints."""
+"""The command `proud`: one file per command, which calls and prints."""

@@ -17,8 +17,8 @@ from proud.bench.queue import Outcome, View, check_folder, work
 from proud.bench.ray_cluster import Resources, SharedPaths, work_on_ray
 from proud.bench.results import Results, read_rows
 from proud.bench.reuse import Tasks
-from proud.cli.arguments import BenchArguments
 from proud.cli.bench_view import BenchView
+from proud.cli.flags.bench import BenchArguments
 from proud.cli.show import console
 from proud.config import Options, RunConfig, check, choose_model
 from proud.data.benchmarks import find_benchmark, open_catalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from proud.cli.arguments import DataArguments
+from proud.cli.flags.data import DataArguments
 from proud.cli.show import console
 from proud.data.benchmark_check import check
 from proud.data.benchmarks import BENCHMARKS, find_benchmark

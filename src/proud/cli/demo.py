@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from proud.cli.arguments import DemoArguments
+from proud.cli.flags.demo import DemoArguments
 from proud.cli.show import console
 from proud.config import Options, RunConfig
 from proud.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from proud.cli.arguments import EvaluateArguments
+from proud.cli.flags.evaluate import EvaluateArguments
 from proud.cli.show import console, show_plain, show_warning, unreadable
 from proud.data.checks import also_learned_from
 from proud.data.decode import first_bad_files

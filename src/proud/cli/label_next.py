@@ -7,7 +7,7 @@ import warnings
 
 from rich.markup import escape
 
-from proud.cli.arguments import LabelNextArguments
+from proud.cli.flags.label_next import LabelNextArguments
 from proud.cli.show import console
 from proud.methods import METHODS, method_class
 from proud.model.format import read_run

@@ -16,11 +16,11 @@ from proud.errors import UserError
 
 
 class Command(NamedTuple):
-    """`arguments`: a dataclass or a parse function in `proud.cli.arguments`; `run`, in proud.cli.MODULE, takes what it
+    """`flags`: a dataclass or a parse function in proud.cli.flags.MODULE; `run`, in proud.cli.MODULE, takes what it
     returns. Both are imported when needed."""
 
     module: str
-    arguments: str
+    flags: str
     purpose: str
 
 
@@ -74,11 +74,12 @@ def run(argv: list[str]) -> int:
 
 def parsed(name: str, argv: list[str]) -> Any:
     """The command's arguments."""
-    module = import_module("proud.cli.arguments")
-    kind = getattr(module, COMMANDS[name].arguments)
-    return (
-        module.parse(kind, argv, name, " ".join((kind.__doc__ or "").split())) if isinstance(kind, type) else kind(argv)
-    )
+    command = COMMANDS[name]
+    kind = getattr(import_module(f"proud.cli.flags.{command.module}"), command.flags)
+    if not isinstance(kind, type):
+        return kind(argv)
+    description = " ".join((kind.__doc__ or "").split())
+    return import_module("proud.cli.flags.shared").parse(kind, argv, name, description)
 
 
 def print_help() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from proud.cli.arguments import PredictArguments
+from proud.cli.flags.predict import PredictArguments
 from proud.cli.show import console, show_plain, show_warning, unreadable
 from proud.data.decode import first_bad_files
 from proud.errors import UserError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from proud.cli.arguments import ReportArguments
+from proud.cli.flags.report import ReportArguments
 from proud.cli.show import console
 from proud.errors import UserError
 from proud.report.page import write_report

@@ -12,7 +12,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from proud.cli.arguments import TrainArguments
+from proud.cli.flags.train import TrainArguments
 from proud.cli.show import console, show_sites, show_warning, unreadable
 from proud.distributed.ranks import join
 from proud.machine import Stopped

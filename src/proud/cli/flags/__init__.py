@@ -1,0 +1,1 @@
+"""The flags of every command, one file each. Imports no torch, so that help is instant."""

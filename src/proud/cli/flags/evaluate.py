@@ -1,0 +1,23 @@
+"""Flags of `proud evaluate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from proud.cli.flags.shared import RunFolder, WithAnswers, WithData, WithModel
+from proud.config import Switch, value
+
+
+@dataclass(frozen=True)
+class EvaluateArguments(WithAnswers, WithModel, WithData):
+    """Measure a trained model on one labeled domain. Coverage and risk are measured, too."""
+
+    run: RunFolder
+    """folder of a finished run"""
+    domain: Annotated[str, value("DOMAIN")]
+    """the domain to measure on; its images need labels"""
+    out: Annotated[str, value("FILE", "(optional)")] = ""
+    """JSON file for all numbers, with model, data, versions, device and command"""
+    overwrite: Switch = False
+    """replace that file"""

@@ -1,0 +1,56 @@
+"""How flags are parsed, and those that several commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from proud.config import Switch, value
+
+CONFIG = (tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff)
+Device = Annotated[str, value("auto|cpu|cuda|cuda:N")]
+RunFolder = Annotated[Positional[Path], value("RUN")]
+Data = Annotated[str, value("DATA", "(default: the run's own data)")]
+Root = Annotated[str, value("DIR", "(for benchmarks only)")]
+
+
+def parse(kind: Any, argv: list[str], command: str, description: str, default: Any = None) -> Any:
+    """Flags from a dataclass, all on one level."""
+    extra = {} if default is None else {"default": default}
+    return tyro.cli(kind, args=argv, prog=f"proud {command}", description=description, config=CONFIG, **extra)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithModel:
+    """Flags of all commands that use a saved model."""
+
+    device: Device = "auto"
+    """where to compute"""
+    skip_bad: Switch = False
+    """skip unreadable images instead of stopping"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithData:
+    """Flags of commands that use the run's own data, or other data."""
+
+    data: Data = ""
+    """folder, CSV file, benchmark or `embedded`"""
+    root: Root = ""
+    """folder of a named benchmark"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithAnswers:
+    """Flags of prediction sets and abstention: both are guaranteed on new images of the labeled domain only."""
+
+    coverage: float = 0.9
+    """share of prediction sets that contain the true class, on new images of the labeled domain"""
+    risk: float = 0.05
+    """abstain so that at most this share of the answers is wrong, on new images of the labeled domain"""
+    sets: Literal["lac", "aps"] = "lac"
+    """kind of prediction sets: the smallest (lac), or adaptive to each image (aps)"""
