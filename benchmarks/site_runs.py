@@ -1,0 +1,109 @@
+"""Small runs whose site verdicts are compared with the truth: short training, 120 to 400 images a site, on a CPU.
+
+Usage: python benchmarks/site_runs.py DATA WORK --weights FILE [--only pacs|digits_dg|embedded|trial]
+
+DATA holds pacs/images/<domain>/<class>/* and digits_dg/<domain>/train/<class>/*. Every run is one `proud train` in
+WORK/runs; finished ones are skipped. `benchmarks/site_accuracy.py` reads them. The runs of the trial (four sites named
+as a practitioner would name hospitals) and of the built-in set are only for testing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+METHODS = ("proud-plus", "proud", "eid")
+PACS = ("art_painting", "cartoon", "photo", "sketch")
+DIGITS = ("mnist", "mnist_m", "svhn", "syn")
+EMBEDDED = ("pen", "texture", "print", "street")
+TRIAL = {"photo": "central", "art_painting": "north", "cartoon": "south", "sketch": "west"}
+
+
+class SmallRun(NamedTuple):
+    name: str
+    part: str  # pacs, digits_dg, embedded or trial
+    images: int  # per site
+    draw: int  # which of the domain's images
+    flags: tuple[str, ...]
+
+
+def plan() -> Iterator[SmallRun]:
+    """Lengths of training and sizes of sites vary, so that good and bad pseudo-labels both occur."""
+    for number, (labeled, test) in enumerate(permutations(range(4), 2)):
+        for place, method in enumerate(METHODS):
+            seed, kind = 100 + number, (number + place) % 3
+            common = ("--method", method, "--seed", str(seed), "--batch-size", "32", "--threads", "1")
+            ends = ("--labeled", PACS[labeled], "--test", PACS[test])
+            epochs = ("--pretrain-epochs", ("8", "4", "15")[kind], "--epochs", ("5", "8", "3")[kind])
+            photos = ("--size", "64", "--model", "resnet18.tv_in1k", "--val", "0.25", *epochs)
+            yield SmallRun(f"pacs-{number}-{method}", "pacs", (120, 200)[number % 2], seed, ends + common + photos)
+            ends = ("--labeled", DIGITS[labeled], "--test", DIGITS[test])
+            epochs = ("--pretrain-epochs", ("30", "60", "15")[kind], "--epochs", ("6", "4", "8")[kind])
+            digits = ("--size", "16", "--model", "digits", "--val", "0.25", "--lr", "0.03", *epochs)
+            yield SmallRun(f"digits-{number}-{method}", "digits_dg", (200, 400)[number % 2], seed, ends + common + digits)
+            if number % 2 == 0:
+                ends = ("--labeled", EMBEDDED[labeled], "--test", EMBEDDED[test], "--val", "0.25")
+                yield SmallRun(f"embedded-{number}-{method}", "embedded", 0, 0, ends + common + epochs)
+    for seed in (1, 2):
+        for method in METHODS:
+            flags = ("--labeled", "central", "--test", "west", "--method", method, "--seed", str(seed))
+            flags += ("--size", "64", "--model", "resnet18.tv_in1k", "--batch-size", "32", "--threads", "1")
+            flags += ("--epochs", "5", "--pretrain-epochs", "8", "--val", "0.25")
+            yield SmallRun(f"trial-{method}-{seed}", "trial", 120, 0, flags)
+
+
+def sites(data: Path, work: Path, run: SmallRun) -> str:
+    """A folder with the run's images, or `embedded`; images are drawn by the hash of their paths."""
+    if run.part == "embedded":
+        return "embedded"
+    root, source = work / "sites" / f"{run.part}-{run.images}-{run.draw}", data / "digits_dg"
+    names = {name: name for name in DIGITS}
+    if run.part != "digits_dg":
+        source, names = data / "pacs" / "images", TRIAL if run.part == "trial" else {name: name for name in PACS}
+    for domain, name in names.items():
+        place = source / domain / ("train" if run.part == "digits_dg" else "")
+        files = sorted(place.glob("*/*"), key=lambda path: digest(run.draw, path.relative_to(place)))
+        for path in files[: run.images]:
+            copy = root / name / path.relative_to(place)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if not copy.exists():
+                shutil.copyfile(path, copy)
+    return str(root)
+
+
+def digest(draw: int, path: Path) -> bytes:
+    return hashlib.sha256(f"{draw}/{path.as_posix()}".encode()).digest()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--weights", default="auto", help="of the ResNet-18 for PACS")
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    for run in plan():
+        out = arguments.work / "runs" / run.name
+        if (out / "result.json").is_file() or (arguments.only and run.part != arguments.only):
+            continue
+        command = [sys.executable, "-m", "proud", "train", "--data", sites(arguments.data, arguments.work, run)]
+        command += [*run.flags, "--device", "cpu", "--quiet", "--out", str(out), "--overwrite", "--eval-every", "1000"]
+        command += [] if run.part in ("digits_dg", "embedded") else ["--weights", arguments.weights]
+        log = out.with_suffix(".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as file:
+            code = subprocess.run(command, stdout=file, stderr=file, env={**os.environ, "COLUMNS": "160"}).returncode
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        print(run.name, "done" if code == 0 else f"failed ({code}): {log}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
