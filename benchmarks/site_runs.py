@@ -48,7 +48,9 @@ def plan() -> Iterator[SmallRun]:
             ends = ("--labeled", DIGITS[labeled], "--test", DIGITS[test])
             epochs = ("--pretrain-epochs", ("30", "60", "15")[kind], "--epochs", ("6", "4", "8")[kind])
             digits = ("--size", "16", "--model", "digits", "--val", "0.25", "--lr", "0.03", *epochs)
-            yield SmallRun(f"digits-{number}-{method}", "digits_dg", (200, 400)[number % 2], seed, ends + common + digits)
+            yield SmallRun(
+                f"digits-{number}-{method}", "digits_dg", (200, 400)[number % 2], seed, ends + common + digits
+            )
             if number % 2 == 0:
                 ends = ("--labeled", EMBEDDED[labeled], "--test", EMBEDDED[test], "--val", "0.25")
                 yield SmallRun(f"embedded-{number}-{method}", "embedded", 0, 0, ends + common + epochs)
