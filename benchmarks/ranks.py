@@ -44,7 +44,7 @@ def differences(one: Path, many: Path) -> dict[str, Any]:
         for wanted, found in zip(*records, strict=True)
         for key, value in wanted["losses"].items()
     )
-    weights = [load_file(path / "model.safetensors") for path in (one, many)]
+    weights = [load_file(path / "model" / "model.safetensors") for path in (one, many)]
     far = max((weights[1][key].double() - value.double()).abs().max().item() for key, value in weights[0].items())
     found: dict[str, Any] = {"loss_relative": loss, "weight_absolute": far}
     if (one / "pseudo_labels.csv").exists():

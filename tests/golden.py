@@ -66,7 +66,7 @@ def entry(folder: Path) -> dict[str, Any]:
         "epochs": [numbers(json.loads(line)) for line in (folder / "records.jsonl").read_text().splitlines()],
         "exact": {
             "scores": {key: result[key] for key in ("val_accuracy", "test_accuracy") if key in result},
-            "weights": digest(folder / "model.safetensors"),
+            "weights": digest(folder / "model" / "model.safetensors"),
         },
         "machine": {
             "torch": str(torch.__version__),

@@ -130,7 +130,7 @@ def test_folders_arrays_and_the_command_agree(tmp_path: Path) -> None:
     )
     where = ["--data", str(root), "--labeled", "central", "--out", str(tmp_path / "command")]
     assert run(["train", *where, *flags.split()]) == 0
-    names = [tmp_path / name / "model.safetensors" for name in ("python", "command")]
+    names = [tmp_path / name / "model" / "model.safetensors" for name in ("python", "command")]
     assert names[0].read_bytes() == names[1].read_bytes()
     again = ProUD(**short).fit(root / "central", [root / "north", root / "south"])
     assert same_network(model, again)

@@ -78,7 +78,7 @@ def assert_same_runs(together: Path, separate: list[Path]) -> None:
     there = {path.name: path for out in separate for path in (out / "runs").iterdir()}
     assert {path.name for path in (together / "runs").iterdir()} == there.keys()
     for name, path in there.items():
-        for file in ("model.safetensors", "outputs.safetensors"):
+        for file in ("model/model.safetensors", "outputs.safetensors"):
             mine, theirs = load_file(together / "runs" / name / file), load_file(path / file)
             assert mine.keys() == theirs.keys()
             assert all(torch.equal(value, theirs[key]) for key, value in mine.items()), f"{name}: {file}"

@@ -38,8 +38,8 @@ def test_the_demo_compares_both_methods_and_suggests_the_next_command(
     output = " ".join(capsys.readouterr().out.split())
     for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
         assert word in output, word
-    assert (out / "proud" / "model.json").is_file()
-    assert (out / "erm" / "model.json").is_file()
+    assert (out / "proud" / "model" / "model.json").is_file()
+    assert (out / "erm" / "model" / "model.json").is_file()
     assert (out / "report.html").resolve().as_uri() in output
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "pen labeled, street unseen" in page and "proud" in page

@@ -37,14 +37,17 @@ def test_the_files_of_a_run(trained: Path) -> None:
         "records.jsonl",
         "timings.jsonl",
         "result.json",
-        "model.safetensors",
-        "model.json",
+        "model",
         "outputs.safetensors",
-        "prototypes.safetensors",
         "diagnosis.json",
         "pseudo_labels.csv",
         "checkpoints",
         "snapshots",
+    }
+    assert {path.name for path in (trained / "model").iterdir()} == {
+        "model.safetensors",
+        "model.json",
+        "prototypes.safetensors",
     }
     about = json.loads((trained / "run.json").read_text())
     # small images get the digits net and its settings, also on the user's own data

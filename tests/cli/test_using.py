@@ -115,8 +115,8 @@ def test_predict_repeats_the_run_s_warnings_and_checks_its_own_answers(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
-    about = json.loads((copy / "model.json").read_text())
-    (copy / "model.json").write_text(json.dumps(about | {"warnings": ["The network learned nothing."]}))
+    about = json.loads((copy / "model" / "model.json").read_text())
+    (copy / "model" / "model.json").write_text(json.dumps(about | {"warnings": ["The network learned nothing."]}))
     cli.run(["predict", str(copy), str(data / "central"), "--out", str(tmp_path / "1.csv"), "--device", "cpu"])
     output = capsys.readouterr().out
     assert "Warning: The network learned nothing." in output and "are classified as" not in output
@@ -127,7 +127,7 @@ def test_predict_repeats_the_run_s_warnings_and_checks_its_own_answers(
     cli.run(["predict", str(trained), str(same), "--out", str(tmp_path / "2.csv"), "--device", "cpu"])
     output = capsys.readouterr().out
     assert "Warning: 16 of 16 images are classified as" in output and "learned nothing" not in output
-    (copy / "model.json").write_text(json.dumps(about | {"warnings": [1]}))
+    (copy / "model" / "model.json").write_text(json.dumps(about | {"warnings": [1]}))
     with pytest.raises(UserError, match="warnings"):
         cli.run(["predict", str(copy), str(same), "--out", str(tmp_path / "3.csv"), "--device", "cpu"])
 
@@ -180,9 +180,9 @@ def test_other_images_under_the_same_path_are_not_mistaken_for_the_run_s(
     about = json.loads((run / "run.json").read_text())
     about["config"]["data"] = "images"
     (run / "run.json").write_text(json.dumps(about))
-    stored = json.loads((run / "model.json").read_text())
+    stored = json.loads((run / "model" / "model.json").read_text())
     stored["config"]["data"] = "images"
-    (run / "model.json").write_text(json.dumps(stored))
+    (run / "model" / "model.json").write_text(json.dumps(stored))
     shutil.copytree(data, there / "images")
     shutil.copytree(data, elsewhere / "images")
     for domain in ("central", "north"):
@@ -285,9 +285,9 @@ def test_nearly_black_images_give_a_warning(trained: Path, tmp_path: Path) -> No
 def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Path) -> None:
     copy, out = tmp_path / "copy", tmp_path / "p.csv"
     shutil.copytree(trained, copy)
-    about = json.loads((copy / "model.json").read_text())
+    about = json.loads((copy / "model" / "model.json").read_text())
     classes = ["=cmd()", "path", "two\nlines", "caf\udce9"]
-    (copy / "model.json").write_text(json.dumps(about | {"classes": classes}))
+    (copy / "model" / "model.json").write_text(json.dumps(about | {"classes": classes}))
     command = ["predict", str(copy), str(data / "south"), "--out", str(out), "--device", "cpu", "--probabilities"]
     assert cli.run(command) == 0
     with out.open(encoding="utf-8", newline="") as file:
@@ -329,7 +329,7 @@ def test_missing_calibration_is_mentioned(
 ) -> None:
     use = ["predict", str(trained), str(data / "south"), "--out", str(tmp_path / "p.csv"), "--device", "cpu"]
     measure = ["evaluate", str(trained), "--domain", "north", "--device", "cpu"]
-    count = json.loads((trained / "model.json").read_text())["trust"]["images"]
+    count = json.loads((trained / "model" / "model.json").read_text())["trust"]["images"]
     for command in (use, measure):
         cli.run(command)
         text = f"confidence: not calibrated (this needs 30 validation images, training had {count})"
@@ -350,6 +350,35 @@ def test_the_accuracy_of_pseudo_labels_names_how_many_images_it_covers(
     assert "audited" not in (tmp_path / "run" / "diagnosis.json").read_text()
 
 
+@pytest.mark.parametrize("layout", ["run", "run/model", "earlier version"])
+@pytest.mark.parametrize("command", ["predict", "evaluate", "label-next"])
+def test_a_run_and_its_model_folder_are_used_alike(
+    command: str, layout: str, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    if layout == "earlier version":
+        for path in (run / "model").iterdir():
+            path.rename(run / path.name)
+    given = run / "model" if layout == "run/model" else run
+    more = {"predict": [str(data / "south")], "evaluate": ["--domain", "north"], "label-next": ["--k", "1"]}
+    outs = [tmp_path / "1", tmp_path / "2"]
+    for folder, out in zip((trained, given), outs, strict=True):
+        assert cli.run([command, str(folder), *more[command], "--out", str(out), "--device", "cpu"]) == 0
+    if command == "evaluate":
+        first, second = (json.loads(out.read_text()) for out in outs)
+        assert second["trained_on_without_labels"]
+        assert first["per_class"] == second["per_class"]
+    else:
+        assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_a_model_folder_travels_alone(trained: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "model", tmp_path / "mine")
+    answers = [load_model(folder, "cpu").predict_proba(data / "south") for folder in (trained, tmp_path / "mine")]
+    np.testing.assert_array_equal(*answers)
+
+
 @pytest.mark.parametrize("command", ["predict", "evaluate", "label-next"])
 def test_model_json_is_read_once(
     command: str, trained: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -364,5 +393,5 @@ def test_model_json_is_read_once(
     more = {"predict": [str(data / "south")], "evaluate": ["--domain", "north"], "label-next": ["--k", "1"]}
     out = str(tmp_path / "out")
     assert cli.run([command, str(trained), *more[command], "--out", out, "--device", "cpu"]) == 0
-    assert opened.count(trained / "model.json") == 1
-    assert opened.count(trained / "model.safetensors") == 1
+    assert opened.count(trained / "model" / "model.json") == 1
+    assert opened.count(trained / "model" / "model.safetensors") == 1

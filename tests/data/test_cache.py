@@ -211,7 +211,7 @@ def test_training_is_the_same_bit_for_bit(data: Path, tmp_path: Path) -> None:
     settings = toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8)
     for name, disk in (("memory", "none"), ("mapped", str(tmp_path / "cache"))):
         train(run, settings, Options(out=str(tmp_path / name), device="cpu", threads=1, quiet=True, cache=disk))
-    files = ("records.jsonl", "model.safetensors", "pseudo_labels.csv")
+    files = ("records.jsonl", "model/model.safetensors", "pseudo_labels.csv")
     for name in files:
         assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "mapped" / name).read_bytes()
 

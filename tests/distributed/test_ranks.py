@@ -109,7 +109,7 @@ def test_two_processes_train_what_one_does(name: str, trained: Trained) -> None:
             assert found["domains"][domain]["uncertainty"] == pytest.approx(signals["uncertainty"], abs=1e-4)
     if name != "labeled alone":
         assert labels_of(trained.alone / name) == labels_of(trained.two / name)
-    a, b = (load_file(folder / name / "model.safetensors") for folder in (trained.alone, trained.two))
+    a, b = (load_file(folder / name / "model" / "model.safetensors") for folder in (trained.alone, trained.two))
     assert a.keys() == b.keys()
     for key, value in a.items():
         torch.testing.assert_close(b[key], value, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")

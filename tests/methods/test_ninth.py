@@ -41,7 +41,7 @@ def test_the_example_trains_and_learns(ninth: str, tmp_path: Path) -> None:
     settings = toy_settings(ninth, pretrain_epochs=8, epochs=5, lr=0.01, batch_size=8)
     result = train(toy_run(ninth, task), settings, options, data=task)
     assert result["test_accuracy"] > 0.95
-    assert (tmp_path / "run" / "model.safetensors").is_file()
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
 
 def test_the_example_has_flags(ninth: str) -> None:

@@ -81,7 +81,7 @@ def test_columns_equal_the_slow_version(name: str, request: pytest.FixtureReques
 
 
 def test_metrics_are_stored_with_the_calibration(run: Path) -> None:
-    stored = json.loads((run / "model.json").read_text())["trust"]
+    stored = json.loads((run / "model" / "model.json").read_text())["trust"]
     assert stored["validation"]["coverage"] >= 0.9
     assert stored["validation"]["nll_after"] <= stored["validation"]["nll_before"]
     assert set(stored["test"]) == set(stored["validation"])  # measured only: nothing is guaranteed there
@@ -126,8 +126,8 @@ def test_a_run_without_validation_is_not_calibrated(tmp_path: Path) -> None:
     task = task_from(toy_images(0, 3), [toy_images(1, 3)[0]], size=SIDE, val=0, seed=1)
     options = Options(out=str(tmp_path), threads=1, quiet=True, device="cpu")
     train(toy_run("erm", task, val=0.0), toy_settings("erm", epochs=1, pretrain_epochs=1), options, data=task)
-    assert "trust" not in json.loads((tmp_path / "model.json").read_text())
-    assert not (tmp_path / "prototypes.safetensors").exists()
+    assert "trust" not in json.loads((tmp_path / "model" / "model.json").read_text())
+    assert not (tmp_path / "model" / "prototypes.safetensors").exists()
     assert load_model(tmp_path, "cpu").trust is None
 
 
@@ -183,7 +183,7 @@ def test_round_trip_and_what_few_images_guarantee() -> None:
 )
 def test_prototypes_that_do_not_fit_are_refused(name: str, change: Any, text: str, run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "copy")
-    path = tmp_path / "copy" / "prototypes.safetensors"
+    path = tmp_path / "copy" / "model" / "prototypes.safetensors"
     found = load_file(path)
     given = found.pop(name, torch.ones(1))
     save_file(found if change is None else found | {name: change(given).contiguous()}, path)

@@ -33,7 +33,7 @@ def can_mount(place: Path) -> bool:
 
 def full_disk(site: Site, out: Path) -> str:
     """Room for the first checkpoint, but not for two and another one; then the disk grows and the run continues."""
-    one = (site.undisturbed / "model.safetensors").stat().st_size
+    one = (site.undisturbed / "model" / "model.safetensors").stat().st_size
     with small_disk(out, f"{5 * one}") as disk:
         code, said = site.train(disk / "run", before=checkpoints_every_epoch)
         assert code == 2, said

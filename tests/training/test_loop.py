@@ -54,7 +54,7 @@ def test_evaluating_changes_nothing(trained: Path, tmp_path: Path) -> None:
     rarely = run(tmp_path / "rarely", toy_task(per_class=4, test=3), "proud", eval_every=3, epochs=3)
     never = run(tmp_path / "never", toy_task(per_class=4, test=None), "proud", epochs=3)
     folders = (trained, tmp_path / "rarely", tmp_path / "never")
-    a, b, c = (load_file(folder / "model.safetensors") for folder in folders)
+    a, b, c = (load_file(folder / "model" / "model.safetensors") for folder in folders)
     assert all(torch.equal(a[key], b[key]) and torch.equal(a[key], c[key]) for key in a)
     for record in [*always, *rarely, *never]:
         record.pop("test_accuracy", None)

@@ -16,6 +16,7 @@ from proud import files
 from proud.config import Options, RunConfig
 from proud.errors import UserError
 from proud.machine import Stopped
+from proud.model.load import load_model
 from proud.training import loop
 from proud.training.run import train
 from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
@@ -68,7 +69,7 @@ def test_a_damaged_checkpoint_costs_one_epoch_and_no_bit(stopped: Path, whole: P
     newest.write_bytes(b"")
     with pytest.warns(UserWarning, match="damaged"):
         go(stopped, resume=True)
-    for name in ("records.jsonl", "model.safetensors"):
+    for name in ("records.jsonl", "model/model.safetensors"):
         assert (whole / name).read_bytes() == (stopped / name).read_bytes()
 
 
@@ -141,6 +142,21 @@ def test_an_occupied_folder_is_refused_and_kept(stopped: Path) -> None:
     (stopped / "notes.txt").write_text("mine")
     go(stopped, overwrite=True)
     assert (stopped / "notes.txt").read_text() == "mine"
+
+
+def test_overwrite_removes_the_model_of_an_earlier_version(tmp_path: Path) -> None:
+    """Where model files were beside run.json: the old model must not be taken for the new run's."""
+    go(tmp_path)
+    for path in (tmp_path / "model").iterdir():
+        path.rename(tmp_path / path.name)
+
+    def stop(now: loop.Progress) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        go(tmp_path, stop, overwrite=True)
+    with pytest.raises(UserError, match="its training has not finished"):
+        load_model(tmp_path)
 
 
 def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(whole: Path) -> None:

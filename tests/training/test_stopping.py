@@ -63,7 +63,7 @@ def records(out: Path) -> int:
 
 
 def assert_equal_runs(a: Path, b: Path) -> None:
-    first, second = (load_file(out / "model.safetensors") for out in (a, b))
+    first, second = (load_file(out / "model" / "model.safetensors") for out in (a, b))
     assert all(torch.equal(first[key], second[key]) for key in first)
     for name in ("records.jsonl", "pseudo_labels.csv", "outputs.safetensors", "snapshots/first.safetensors"):
         assert (a / name).read_bytes() == (b / name).read_bytes(), name
@@ -81,7 +81,7 @@ def test_a_signal_stops_at_the_next_step(
         os.kill(process.pid, number)
         assert children.ends(process) == 130, children.read(log)
         assert "--resume" in children.read(log) and "Traceback" not in children.read(log)
-        assert records(out) == 4 and not (out / "model.safetensors").exists()
+        assert records(out) == 4 and not (out / "model" / "model.safetensors").exists()
         assert list((out / "checkpoints").glob("*.json"))
         assert run(flags(data, out, "--resume")) == 0
         assert_equal_runs(undisturbed, out)

@@ -107,7 +107,7 @@ def test_a_run_writes_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
     assert [site["name"] for site in sites] == ["hidden 1", "hidden 2"]
     assert {"stability", "agreement", "class_shift", "prototype_shift", "uncertain"} <= sites[0]["signals"].keys()
     assert len(sites[0]["look_at"]) == 24
-    saved = load_file(tmp_path / "prototypes.safetensors")
+    saved = load_file(tmp_path / "model" / "prototypes.safetensors")
     sites_of = [saved["labeled"], *(saved[f"site/hidden {t}"] for t in (1, 2))]
     assert torch.allclose(saved["merged"], torch.stack(sites_of).mean(0), atol=1e-6)
     first = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]

@@ -201,7 +201,7 @@ def test_from_label_next_back_into_training(method: str, folders: Path, tmp_path
         assert f"{domain},{path},{label},0.0000" in pseudo
     # without the table the weights are the same, bit for bit; with it they differ
     assert cli.run([*common, "--out", str(tmp_path / "third")]) == 0
-    runs = [load_file(tmp_path / name / "model.safetensors") for name in ("first", "second", "third")]
+    runs = [load_file(tmp_path / name / "model" / "model.safetensors") for name in ("first", "second", "third")]
     assert all(torch.equal(runs[0][key], runs[2][key]) for key in runs[0])
     assert not all(torch.equal(runs[0][key], runs[1][key]) for key in runs[0])
     with pytest.raises(UserError, match="erm does not support --labels"):

@@ -21,6 +21,21 @@ MODEL_FORMAT = "proud-model-1"
 PROTOTYPES_FORMAT = "proud-prototypes-1"
 DESCRIPTION, WEIGHTS, PROTOTYPES = "model.json", "model.safetensors", "prototypes.safetensors"
 MODEL_FILES = {DESCRIPTION, WEIGHTS, PROTOTYPES}
+MODEL_FOLDER = "model"
+"""in a run: it can be copied and used without the run"""
+
+
+def model_folder(given: Path) -> Path:
+    """The folder of a run's model, or `given` itself if that is a model's folder."""
+    inside = given / MODEL_FOLDER
+    return inside if (inside / DESCRIPTION).is_file() else given
+
+
+def run_folder(given: Path) -> Path:
+    """The folder of the run, whether it or its model's folder is given."""
+    above = given.absolute().parent
+    is_part = given.absolute().name == MODEL_FOLDER and not (given / "run.json").exists()
+    return above if is_part and (above / "run.json").is_file() else given
 
 
 def write_model(
@@ -46,7 +61,8 @@ def write_model(
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """run.json, with its config and the description of its task."""
+    """run.json of a run or of its model's folder: its config and the description of its task."""
+    folder = run_folder(folder)
     path = folder / "run.json"
     try:
         about = read_json(path)

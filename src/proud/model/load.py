@@ -13,7 +13,7 @@ from proud.config import SQUARES
 from proud.errors import UserError
 from proud.files import bytes_of, check_tensors, read_json, read_tensors
 from proud.machine import choose_device
-from proud.model.format import DESCRIPTION, MODEL_FORMAT, PROTOTYPES, WEIGHTS
+from proud.model.format import DESCRIPTION, MODEL_FORMAT, PROTOTYPES, WEIGHTS, model_folder
 from proud.model.predict import Model
 from proud.nets.models import ModelSpec, Net, build_net
 from proud.text import nfc, one_line
@@ -26,20 +26,21 @@ BROKEN = (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeEr
 
 
 def load_model(folder: Path | str, device: str = "auto") -> Model:
-    """A model from a run's folder or from `ProUD.save`; nothing in the files is ever executed."""
+    """A model from a run's folder, its `model` folder or `ProUD.save`; nothing in the files is ever executed."""
     folder = Path(folder)
     if folder.is_file():
         raise UserError(f"{folder} is a file: a model is a folder with {WEIGHTS} and {DESCRIPTION}.")
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.")
-    if not (folder / DESCRIPTION).is_file():
+    place = model_folder(folder)
+    if not (place / DESCRIPTION).is_file():
         unfinished = (folder / "run.json").is_file()
         hint = "its training has not finished (continue with --resume)" if unfinished else "it is not a run's folder"
         raise UserError(f"{folder} has no {DESCRIPTION}: {hint}.")
     try:
-        parts = read_model(folder)
+        parts = read_model(place)
     except BROKEN as error:
-        raise UserError(f"{folder} does not hold a valid model: {one_line(error, 500)}") from error
+        raise UserError(f"{place} does not hold a valid model: {one_line(error, 500)}") from error
     return Model(*parts[:4], choose_device(device), *parts[4:])
 
 

@@ -27,7 +27,7 @@ from proud.machine import Stopped, choose_device, choose_threads, environment, s
 from proud.methods import code_version, method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context, uncompiled
-from proud.model.format import RUN_FORMAT, read_result, write_model
+from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, write_model
 from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.loop import LAST_EPOCHS, Epochs, Loop, Progress
@@ -146,7 +146,7 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any
     prototypes = save_outcome(run.folder, loop, about, records, outputs)
     problems = collapses(loop, outputs)
     write_model(
-        run.folder,
+        run.folder / MODEL_FOLDER,
         method.network().state_dict(),
         method.context.spec,
         task.training.classes,

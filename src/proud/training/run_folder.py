@@ -14,7 +14,7 @@ from typing import Any
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
 from proud.files import probe, remove_parts, user_errors
-from proud.model.format import other_images, read_run
+from proud.model.format import MODEL_FILES, MODEL_FOLDER, other_images, read_run
 
 LONGEST_NAME = 60  # letters; a folder's name may have 255 bytes
 RUN_FILES = (
@@ -22,11 +22,10 @@ RUN_FILES = (
     "records.jsonl",
     "timings.jsonl",
     "pseudo_labels.csv",
-    "model.safetensors",
-    "model.json",
     "outputs.safetensors",
-    "prototypes.safetensors",
     "diagnosis.json",
+    *(f"{MODEL_FOLDER}/{name}" for name in MODEL_FILES),
+    *MODEL_FILES,  # where earlier versions wrote them
 )
 """run.json is not among them: it describes the rest, and is replaced atomically."""
 
@@ -107,7 +106,7 @@ def clear(folder: Path) -> None:
 
 def tidy(folder: Path) -> None:
     """Remove partial files of killed processes."""
-    for place in (folder, folder / "checkpoints", folder / "snapshots"):
+    for place in (folder, folder / "checkpoints", folder / "snapshots", folder / MODEL_FOLDER):
         remove_parts(place)
 
 
