@@ -125,13 +125,13 @@ def test_same_seed_same_weights_killed_or_not(name: str, tmp_path: Path, monkeyp
     assert saved_accuracy(stopped, task) == pytest.approx(records[-1]["test_accuracy"])
     # killed after its last checkpoint, before anything of its outcome was written
     shutil.copytree(whole, killed)
-    outcome = [killed / name for name in OUTCOME if (killed / name).exists()]
-    for path in outcome:
-        path.unlink()
+    outcome = [file for file in OUTCOME if (killed / file).exists()]
+    for file in outcome:
+        (killed / file).unlink()
     assert len(outcome) > 3 and run(name, killed, task, resume=True) == records
-    for path in outcome:
-        first, second = ((folder / path.name).read_text("latin-1") for folder in (whole, killed))
-        assert first.replace(str(whole), "") == second.replace(str(killed), ""), path.name
+    for file in outcome:
+        first, second = ((folder / file).read_text("latin-1") for folder in (whole, killed))
+        assert first.replace(str(whole), "") == second.replace(str(killed), ""), file
 
 
 @every_method
