@@ -174,7 +174,7 @@ class Options(Machine):
     overwrite: Switch = False
     """replace the run in the output folder"""
     quiet: Switch = False
-    """no progress bar"""
+    """show no progress; otherwise a bar on a terminal, and one line per epoch elsewhere"""
     tensorboard: Switch = False
     """write scalars and mixed images for TensorBoard to OUT/tensorboard"""
 

@@ -34,7 +34,7 @@ from proud.model.format import read_run
 from proud.model.load import load_model
 from proud.model.predict import Model, answer_table, warn_about_skipped
 from proud.text import nfc, plain_cell
-from proud.training.progress import TrainingBar
+from proud.training.progress_lines import Silent, watching
 from proud.training.records import Records
 from proud.training.run import load as load_task
 from proud.training.run import train
@@ -51,17 +51,18 @@ def own_parameters() -> dict[str, Any]:
     """Name → default of everything but the method's settings: the fields of `RunConfig` and `Options`."""
     defaults = {field.name: field.default for kind in (RunConfig, Options) for field in fields(kind)}
     first = {"method": defaults.pop("method"), "model": defaults.pop("model")}
-    kept = {name: default for name, default in defaults.items() if name not in GIVEN_TO_FIT}
-    return first | dict.fromkeys(COMMON_SETTINGS) | kept | {"quiet": True, "cache": "none"}
+    kept = {name: default for name, default in defaults.items() if name not in GIVEN_TO_FIT | {"quiet"}}
+    return first | dict.fromkeys(COMMON_SETTINGS) | kept | {"cache": "none", "verbose": None}
 
 
 class ProUD:
     """Learns from one labeled domain and several unlabeled ones; classifies images of domains it has never seen.
 
     All parameters are keywords: those of a run (`method`, `model`, `weights`, `size`, `square`, `val`, `seed`,
-    `precision`, `skip_bad`), how it is executed (`device`, `threads`, `out`, `resume`, `overwrite`, `quiet`, ...), and
-    the settings of the method, such as `epochs=20`, `lr=0.01` or `alpha=0.5`. `proud train --help` explains each. None
+    `precision`, `skip_bad`), how it is executed (`device`, `threads`, `out`, `resume`, `overwrite`, ...), and the
+    settings of the method, such as `epochs=20`, `lr=0.01` or `alpha=0.5`. `proud train --help` explains each. None
     means the default for the data. With `out`, the run's folder is kept and an unfinished run can be resumed.
+    `verbose`: True shows a bar on a terminal and one line per epoch elsewhere, False nothing, None the bar alone.
 
     Fitted: `classes_`, `model_` (the network with its input format), `history_` (one record per epoch), `result_`
     (scores), and `pseudo_labels_`: per domain the last labels of its images, under `path` (for arrays, `row`), `label`
@@ -113,8 +114,11 @@ class ProUD:
         check_setting_names(str(self.method), self.settings)
         check_name(self.method, self.settings)
         given = self._given()
-        options = Options(**{field.name: given[field.name] for field in fields(Options)})
-        options = replace(options, out=str(options.out or ""))
+        if given["verbose"] not in (True, False, None):
+            raise UserError(f"verbose must be True, False or None, got {given['verbose']!r}.")
+        shown = watching(str(self.method), given["verbose"])
+        options = Options(**{field.name: given[field.name] for field in fields(Options) if field.name in given})
+        options = replace(options, out=str(options.out or ""), quiet=isinstance(shown, Silent))
         check(self._config(given), options)
         images = catalog_of(labeled, unlabeled, test)
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
@@ -125,11 +129,13 @@ class ProUD:
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, threads)
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
-            bar = stack.enter_context(TrainingBar(config.method, options.quiet))
+            watch = stack.enter_context(shown)
             # of a run that may be finished, the images are compared with these
             data = load_task(config, source, cache=options.cache)[0] if options.resume else source
             try:
-                result = train(config, self._settings(config), replace(options, out=str(folder)), data=data, watch=bar)
+                result = train(
+                    config, self._settings(config), replace(options, out=str(folder)), data=data, watch=watch
+                )
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
             self._remember(folder, result, given_names(labeled))
@@ -233,6 +239,8 @@ def check_setting_names(method: str, settings: dict[str, Any]) -> None:
 
 
 def _hint(name: str, known: list[str]) -> str:
+    if name == "quiet":
+        return " In Python it is verbose=False."
     if name in signature(ProUD.fit).parameters:
         return f" Pass it to fit: fit({name}=...)."
     if name in GIVEN_TO_FIT:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,6 +58,34 @@ def environment(device: torch.device) -> dict[str, Any]:
     versions = {"proud": proud.__version__, "python": platform.python_version(), "torch": str(torch.__version__)}
     versions |= {package: version(package) for package in ("timm", "numpy", "pillow")}
     return {"versions": versions, "device": f"{device.type}: {name}", "commit": commit()}
+
+
+class Memory:
+    """The memory that training takes: the GPU's, or the process's."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.before = self._now()
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            return float(torch.cuda.memory_allocated(self.device))
+        try:
+            return float(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        except OSError:  # not on macOS
+            return self.peak()
+
+    def peak(self) -> float:
+        """The most that was in use at one time, in bytes."""
+        if self.device.type == "cuda":
+            return float(torch.cuda.max_memory_allocated(self.device))
+        unit = 1 if sys.platform == "darwin" else 1024
+        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit
+
+    def scaled(self, times: float) -> float:
+        """The peak, if what was taken since the start were `times` as much."""
+        peak = self.peak()
+        return peak + max(0.0, times - 1) * max(0.0, peak - self.before)
 
 
 def commit() -> str | None:

@@ -59,3 +59,21 @@ def safe_cell(cell: Any) -> Any:
 def plain_cell(text: str) -> str:
     """The inverse of `safe_cell`."""
     return text[1:] if text.startswith("'") and safe_cell(text[1:]) == text else text
+
+
+def duration(seconds: float) -> str:
+    """`about 40 s`, `about 14 min`, `about 2 h 10 min`, `about 3 days`."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    if minutes < 100:
+        return f"about {minutes} min"
+    if minutes < 48 * 60:
+        return f"about {minutes // 60} h {minutes % 60 // 10 * 10} min"
+    return f"about {round(minutes / 60 / 24)} days"
+
+
+def file_size(count: float) -> str:
+    """In the unit that suits the number: `34 MB`, `1.9 GB`."""
+    megabytes = count / 1e6
+    return f"{max(1, round(megabytes))} MB" if megabytes < 1000 else f"{megabytes / 1000:.1f} GB"

@@ -13,6 +13,7 @@ from proud.data import embedded
 from proud.errors import UserError
 from proud.methods import presets
 from proud.training import loop
+from proud.training.progress_lines import TrainingLines
 
 
 @pytest.fixture
@@ -50,9 +51,9 @@ def test_a_stopped_demo_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-    show = demo.TrainingBar.__call__
+    show = TrainingLines.__call__
 
-    def stop(self: demo.TrainingBar, now: loop.Progress) -> None:
+    def stop(self: TrainingLines, now: loop.Progress) -> None:
         if (now.stage, now.epoch) == ("main", 1):
             raise demo.Stopped
         show(self, now)
@@ -60,7 +61,7 @@ def test_a_stopped_demo_continues(
     command = ["demo", "--out", str(tmp_path / "demo")]
     for _ in range(2):  # a second demo replaces the first, and continues after a stop as well
         with monkeypatch.context() as patched:
-            patched.setattr(demo.TrainingBar, "__call__", stop)
+            patched.setattr(TrainingLines, "__call__", stop)
             assert cli.run(command) == 130
         assert "The same command continues" in capsys.readouterr().out
         before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()

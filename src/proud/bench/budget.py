@@ -1,63 +1,20 @@
-"""The same budget for every method: images passed forward and backward, summed over a method's networks.
-
-They are counted, not declared: one step of every stage runs on a tiny synthetic task, and a hook on each backbone
-counts the images that pass with gradients enabled.
-"""
+"""The same budget for every method: images passed forward and backward, summed over a method's networks."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from proud.data.synthetic import synthetic_task
 from proud.errors import UserError
 from proud.methods import method_class, method_config
-from proud.methods.base import Method, MethodConfig, Sizes, Stage
-from proud.methods.context import make_context
-from proud.nets.models import Net, model_spec
-from proud.randomness import Randomness
-
-TINY: dict[str, Any] = {"labeled": 16, "unlabeled": (16, 16), "test": 4, "classes": 2, "size": 16}
-
-
-def build(name: str, settings: dict[str, Any]) -> Method:
-    """The method on a few synthetic images, with the small network."""
-    task = synthetic_task(TINY)
-    spec = model_spec("digits", TINY["classes"], TINY["size"])
-    context = make_context(task.training, spec, torch.device("cpu"), weights="none", seed=0, precision="fp32")
-    return method_class(name)(method_config(name, **settings), context)
-
-
-def kind_of(stage: Stage) -> str:
-    """Stages that differ in a number alone (`adapt-1-2`, `adapt-2-1`) cost the same per step."""
-    return re.sub(r"(-\d+)+$", "", stage.name)
+from proud.methods.base import Method, MethodConfig, Sizes
+from proud.methods.workload import count_work, kind_of
 
 
 def images_per_batch_image(name: str, settings: dict[str, Any]) -> dict[str, float]:
     """For each kind of stage: images forward and backward in one step, over the batch size."""
-    batch = 4
-    method = build(name, settings | {"batch_size": batch})
-    counted: list[int] = []
-
-    def count(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters()):
-            counted.append(len(inputs[0]))
-
-    nets = {id(net): net for module in method.modules().values() for net in module.modules() if isinstance(net, Net)}
-    for backbone in (net.backbone for net in nets.values()):
-        backbone.register_forward_pre_hook(count)
-    found: dict[str, float] = {}
-    random = Randomness(0, torch.device("cpu"))
-    for stage in method.stage_list():
-        random.begin_epoch(stage.name, 0)
-        method.begin_epoch(stage, 0, random)
-        rows = {pool: random.rows(pool, population, 1, batch)[0] for pool, population in stage.pools.items()}
-        counted.clear()
-        method.step(stage, rows, random.draws(method.draws(stage)), method.losses)
-        found.setdefault(kind_of(stage), sum(counted) / batch)
+    work = count_work(method_class(name), method_config(name, **settings))
+    found = {stage: each.trained for stage, each in work.items()}
     if not all(found.values()):
         none = ", ".join(name for name, count in found.items() if not count)
         raise UserError(

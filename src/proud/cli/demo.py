@@ -17,7 +17,7 @@ from proud.machine import Stopped
 from proud.methods import method_config
 from proud.methods.presets import preset
 from proud.report.page import write_report
-from proud.training.progress import TrainingBar
+from proud.training.progress_lines import watching
 from proud.training.run import train
 
 
@@ -43,8 +43,8 @@ def run(arguments: DemoArguments) -> int:
         # the score is the mean of the last five epochs all the same
         options = Options(out=str(out / method), eval_every=4, device="auto", resume=started)
         try:
-            with TrainingBar("source-only" if method == "erm" else "ProUD", console=console) as bar:
-                results[method] = train(config, settings, options, watch=bar)
+            with watching("source-only" if method == "erm" else "ProUD", True, console) as watch:
+                results[method] = train(config, settings, options, watch=watch)
         except Stopped:
             console.print("Stopped. The same command continues.")
             return 130

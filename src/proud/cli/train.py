@@ -19,7 +19,7 @@ from proud.machine import Stopped
 from proud.model.format import read_run
 from proud.training.evaluator import audited_part
 from proud.training.loop import Progress
-from proud.training.progress import TrainingBar
+from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.training.run_folder import default_folder
 from proud.training.tensorboard import TensorBoard
@@ -54,15 +54,15 @@ def run(arguments: TrainArguments) -> int:
 
 @contextmanager
 def watchers(arguments: TrainArguments, folder: str, rank: int) -> Iterator[Callable[[Progress], None]]:
-    """The progress bar and, on request, TensorBoard; one function that notifies both."""
+    """The progress and, on request, TensorBoard; one function that notifies both."""
     options = arguments.options
     with ExitStack() as stack:
 
         def classes() -> str:
             return classes_of(read_run(Path(folder))["task"])
 
-        bar = TrainingBar(arguments.run.method, options.quiet or rank > 0, console, classes)
-        notified: list[Callable[[Progress], None]] = [stack.enter_context(bar)]
+        shown = watching(arguments.run.method, not (options.quiet or rank > 0), console, classes)
+        notified: list[Callable[[Progress], None]] = [stack.enter_context(shown)]
         if options.tensorboard and rank == 0:
             notified.append(stack.enter_context(TensorBoard(Path(folder), options.resume)))
 

@@ -25,6 +25,7 @@ from proud.config import Square
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
 from proud.files import open_plain
+from proud.text import printable
 
 Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
@@ -33,6 +34,7 @@ MAX_PIXELS = 100_000_000
 ROWS_PER_JOB = 32
 GREY = (128, 128, 128)
 SECONDS_BEFORE_BAR = 1.0
+SECONDS_BETWEEN_LINES = 20.0
 NAMED_BAD_FILES = 10
 
 
@@ -258,19 +260,25 @@ def _workers() -> int:
 
 
 def with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) -> Iterator[int]:
-    """Pass on the steps; after a second, show a progress bar on stderr."""
+    """Pass on the steps; after a second, show a progress bar on stderr or, without a terminal, a line now and then."""
     if not enabled:
         yield from steps
         return
-    begin, done = time.monotonic(), 0
+    console, begin, done = Console(stderr=True), time.monotonic(), 0
+    next_line = begin + SECONDS_BEFORE_BAR
     with ExitStack() as open_bar:
         bar: Progress | None = None
         for step in steps:
             done += step
-            if bar is None and time.monotonic() - begin > SECONDS_BEFORE_BAR:
+            now = time.monotonic()
+            if bar is None and console.is_terminal and now - begin > SECONDS_BEFORE_BAR:
                 columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-                bar = open_bar.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+                bar = open_bar.enter_context(Progress(*columns, console=console, transient=True))
                 task = bar.add_task(description, total=total)
             if bar is not None:
                 bar.update(task, completed=done)
+            elif now >= next_line and not console.is_terminal:
+                next_line = now + SECONDS_BETWEEN_LINES
+                text = printable(f"{description}: {done} of {total}")
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
             yield step

@@ -28,6 +28,7 @@ from proud.training.snapshot import moment_of, save_snapshot
 from proud.trust.diagnosis import site_signals
 
 if TYPE_CHECKING:
+    from proud.training.forecast import Estimate
     from proud.training.reuse import Reuse
 
 CHECKPOINT_SECONDS = 1.0  # epochs shorter than this share a checkpoint
@@ -46,6 +47,10 @@ class Progress:
     record: dict[str, Any] | None = None
     note: str = ""
     """why nothing moves for a while"""
+    left: float | None = None
+    """seconds that the rest of the run will take, as far as is known"""
+    estimate: Estimate | None = None
+    """of the whole run, once"""
 
 
 def plain_epoch(
@@ -159,6 +164,11 @@ class Loop:
                 self._epoch(stage, self.position.epoch)
             self.position = Position(self.position.stage + 1, 0, self.position.records)
         return self.records.read()
+
+    def announce(self, note: str) -> None:
+        """Tell the watcher what follows the last epoch."""
+        stage = self.stages[-1]
+        self.watch(Progress(stage.name, stage.epochs, stage.epochs, stage.steps, stage.steps, note=note))
 
     def _epoch(self, stage: Stage, epoch: int) -> None:
         progress = Progress(stage.name, epoch + 1, stage.epochs, 0, stage.steps)

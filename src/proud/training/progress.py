@@ -1,4 +1,4 @@
-"""Progress of training within 80 columns: bars, and below them the newest numbers."""
+"""Progress of training on a terminal, within 80 columns: bars, and below them the newest numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class TrainingBar:
     def __init__(
         self,
         title: str,
-        quiet: bool = False,
         console: Console | None = None,
         first_line: Callable[[], str] = lambda: "",
     ) -> None:
@@ -46,8 +45,8 @@ class TrainingBar:
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        self.bars = Bars(*columns, console=console, disable=quiet)
-        self.title, self.quiet, self.first_line = title, quiet, first_line
+        self.bars = Bars(*columns, console=console)
+        self.title, self.first_line = title, first_line
         self.stages: dict[str, TaskID] = {}
 
     def __enter__(self) -> TrainingBar:
@@ -58,8 +57,10 @@ class TrainingBar:
         self.bars.stop()
 
     def __call__(self, now: loop.Progress) -> None:
-        if not self.stages and not self.quiet and (line := self.first_line()):
+        if not self.stages and (line := self.first_line()):
             self.bars.console.print(line)
+        if now.estimate is not None:
+            self.bars.console.print(str(now.estimate), markup=False, highlight=False, soft_wrap=True)
         if now.stage not in self.stages:
             label = f"{escape(self.title)} {escape(now.stage)}"
             self.stages[now.stage] = self.bars.add_task(label, total=now.epochs * now.steps)

@@ -30,6 +30,7 @@ from proud.methods.context import make_context, uncompiled
 from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, write_model
 from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.training.fast import FastEpochs, compiled_or_plain
+from proud.training.forecast import forecasting
 from proud.training.loop import LAST_EPOCHS, Epochs, Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
@@ -110,7 +111,7 @@ def train_in_folder(
             run.stored,
             eval_every=run.options.eval_every,
             epochs=choose_epochs(run, method, losses),
-            watch=watch,
+            watch=watch if run.options.quiet or not run.writes else foretold(run, watch, method, task),
             should_stop=should_stop,
             reuse=reuse,
         )
@@ -127,6 +128,13 @@ def train_in_folder(
     return finish(run, loop, records)
 
 
+def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
+    """The watcher, told how long the run will take."""
+    data = task.evaluation
+    measured = sum(len(domain) for domain in (data.validation, data.test) if domain is not None)
+    return forecasting(watch, method, measured / run.options.eval_every)
+
+
 def start_folder(run: Run, about: dict[str, Any]) -> None:
     """Only now, when everything has been checked, is an earlier run removed."""
     description = {"format": RUN_FORMAT, "config": run.stored, **about}
@@ -138,6 +146,7 @@ def start_folder(run: Run, about: dict[str, Any]) -> None:
 def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any]:
     """Save the model and the result."""
     method, task = loop.method, loop.task
+    loop.announce("last pass over all images, calibration, verdicts")
     about = final_description(loop)
     if not run.writes:
         return {}

@@ -1,0 +1,149 @@
+"""How long a run will take, and how much memory and disk it needs: from its first steps, and then from all of them.
+
+Nothing is computed for it but the shares of the stages, which are counted on a tiny task: the steps that are timed are
+the run's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from proud.machine import Memory
+from proud.methods.base import Method, Stage
+from proud.methods.workload import Work, count_work, kind_of
+from proud.text import duration, file_size
+from proud.training.checkpoint import KEPT
+from proud.training.loop import Progress
+
+BACKWARD = 3.0  # an image forward and backward costs about three times an image forward
+TIMED_STEPS = 3
+TIMED_SECONDS = 2.0
+LONG_STEPS = 20.0  # seconds after which one timed step is enough
+LONG_ON_CPU = 1800.0  # seconds
+SMALL_FILES = 10e6  # bytes: records, snapshots, outputs
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the whole run needs, its past part included."""
+
+    seconds: float
+    memory: float
+    """peak, in bytes: the GPU's, or the process's"""
+    disk: float
+    """bytes, at most, while it trains"""
+    device: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        where = "GPU" if self.device == "cuda" else "CPU"
+        needs = f"{file_size(self.memory)} of memory and {file_size(self.disk)} of disk space"
+        return f"Estimate: {duration(self.seconds)} on this {where}; {needs}.{self.advice}"
+
+
+class StageWork(NamedTuple):
+    """One stage, in forward passes of one image."""
+
+    stage: Stage
+    step: float
+    around: float
+    """per epoch, outside the steps: passes over all images, evaluation"""
+    in_memory: float
+    """of one step, at the same time"""
+
+    @property
+    def total(self) -> float:
+        return self.stage.epochs * (self.around + self.stage.steps * self.step)
+
+
+class Forecast:
+    """Between the loop and its watcher: times what passes, and adds the time left to it."""
+
+    def __init__(
+        self, watch: Callable[[Progress], None], work: Sequence[StageWork], memory: Memory, disk: float, advice: str
+    ) -> None:
+        self.watch, self.memory, self.disk, self.advice = watch, memory, disk, advice
+        self.work = {each.stage.name: each for each in work}
+        totals = [each.total for each in work]
+        self.total = sum(totals)
+        self.before = dict(zip(self.work, accumulate(totals, initial=0.0), strict=False))
+        self.seconds_per_unit = 0.0  # of the newest stage that was timed
+        self.stage = ""
+        self.timed = (0, 0.0, 0.0)  # steps, seconds, units of this stage
+        self.last: tuple[float, float] | None = None  # time and units done when something last passed
+        self.estimated = False
+
+    def __call__(self, now: Progress) -> None:
+        if now.stage not in self.work:
+            self.watch(now)
+            return
+        done = self._done(now)
+        left = self._left(now, done, time.perf_counter())
+        estimate = None
+        if left is not None and not self.estimated and self._is_reliable():
+            self.estimated = True
+            estimate = self._estimate(now.stage, left, done)
+        self.watch(replace(now, left=left, estimate=estimate))
+
+    def _done(self, now: Progress) -> float:
+        work = self.work[now.stage]
+        epoch = work.around + work.stage.steps * work.step
+        begun = now.step > 0 or now.record is not None
+        return self.before[now.stage] + (now.epoch - 1) * epoch + begun * work.around + now.step * work.step
+
+    def _left(self, now: Progress, done: float, at: float) -> float | None:
+        """The stages to come are timed by the present one, until they begin."""
+        if now.stage != self.stage:  # what starts up or is compiled with its first step does not count
+            self.stage, self.timed, self.last = now.stage, (0, 0.0, 0.0), None
+        if now.step and self.last is not None:
+            steps, seconds, units = self.timed
+            self.timed = (steps + 1, seconds + at - self.last[0], units + done - self.last[1])
+        self.last = (at, done) if now.step else self.last
+        if self.timed[2]:
+            self.seconds_per_unit = self.timed[1] / self.timed[2]
+        return self.seconds_per_unit * max(0.0, self.total - done) if self.seconds_per_unit else None
+
+    def _is_reliable(self) -> bool:
+        steps, seconds, _ = self.timed
+        return (steps >= TIMED_STEPS and seconds >= TIMED_SECONDS) or seconds >= LONG_STEPS
+
+    def _estimate(self, stage: str, left: float, done: float) -> Estimate:
+        largest = max(each.in_memory for each in self.work.values())
+        memory = self.memory.scaled(largest / max(1.0, self.work[stage].in_memory))
+        seconds = left + self.seconds_per_unit * done
+        slow = seconds > LONG_ON_CPU and self.memory.device.type == "cpu"
+        return Estimate(seconds, memory, self.disk, self.memory.device.type, f" {self.advice}" if slow else "")
+
+
+def forecasting(watch: Callable[[Progress], None], method: Method, evaluated: float) -> Forecast:
+    """`evaluated`: validation and test images that are classified after an epoch, on average."""
+    context = method.context
+    counted = count_work(type(method), method.config)
+    images = context.sizes.labeled + sum(context.sizes.unlabeled)
+    work = [_stage_work(each, counted[kind_of(each)], method, images, evaluated) for each in method.stage_list()]
+    state = sum(tensor.numel() * tensor.element_size() for tensor in method.state_dict().values())
+    return Forecast(watch, work, Memory(context.device), (KEPT + 1) * state + SMALL_FILES, faster(method))
+
+
+def _stage_work(stage: Stage, work: Work, method: Method, images: int, evaluated: float) -> StageWork:
+    batch = method.config.batch_size
+    return StageWork(
+        stage,
+        batch * (BACKWARD * work.trained + work.seen),
+        work.passed * images + evaluated,
+        batch * work.trained,
+    )
+
+
+def faster(method: Method) -> str:
+    """The flags that shorten a run on a CPU."""
+    spec, config = method.context.spec, method.config
+    size = "" if spec.size < 64 else f"a smaller --size (now {spec.size}), "
+    return (
+        f"Faster: {size}fewer --epochs (now {config.epochs}) or --pretrain-epochs (now {config.pretrain_epochs}), or a "
+        f"smaller --model (now {spec.name}). A smaller --batch-size (now {config.batch_size}) needs less memory."
+    )
