@@ -62,7 +62,7 @@ class TrainingLines(AbstractContextManager["TrainingLines"]):
 
 def watching(
     title: str, verbose: bool | None, console: Console | None = None, first_line: Callable[[], str] = lambda: ""
-) -> TrainingBar | TrainingLines | Silent:
+) -> AbstractContextManager[Callable[[Progress], None]]:
     """Bars on a terminal; elsewhere lines if `verbose` is True, and nothing if it is None. False: nothing."""
     if verbose is False:
         return Silent()
