@@ -40,20 +40,22 @@ def plan() -> Iterator[SmallRun]:
     for number, (labeled, test) in enumerate(permutations(range(4), 2)):
         for place, method in enumerate(METHODS):
             seed, kind = 100 + number, (number + place) % 3
-            common = ("--method", method, "--seed", str(seed), "--batch-size", "32", "--threads", "1")
-            ends = ("--labeled", PACS[labeled], "--test", PACS[test])
-            epochs = ("--pretrain-epochs", ("8", "4", "15")[kind], "--epochs", ("5", "8", "3")[kind])
-            photos = ("--size", "64", "--model", "resnet18.tv_in1k", "--val", "0.25", *epochs)
-            yield SmallRun(f"pacs-{number}-{method}", "pacs", (120, 200)[number % 2], seed, ends + common + photos)
-            ends = ("--labeled", DIGITS[labeled], "--test", DIGITS[test])
-            epochs = ("--pretrain-epochs", ("30", "60", "15")[kind], "--epochs", ("6", "4", "8")[kind])
-            digits = ("--size", "16", "--model", "digits", "--val", "0.25", "--lr", "0.03", *epochs)
-            yield SmallRun(
-                f"digits-{number}-{method}", "digits_dg", (200, 400)[number % 2], seed, ends + common + digits
-            )
+            common = ("--method", method, "--seed", str(seed), "--batch-size", "32", "--threads", "1", "--val", "0.25")
+            small = ("--pretrain-epochs", ("30", "60", "15")[kind], "--epochs", ("6", "4", "8")[kind])
+            ends = ("--labeled", DIGITS[labeled], "--test", DIGITS[test], "--size", "16", "--model", "digits")
+            flags = (*ends, *common, *small, "--lr", "0.03")
+            yield SmallRun(f"digits-{number}-{method}", "digits_dg", (200, 400)[number % 2], seed, flags)
             if number % 2 == 0:
-                ends = ("--labeled", EMBEDDED[labeled], "--test", EMBEDDED[test], "--val", "0.25")
-                yield SmallRun(f"embedded-{number}-{method}", "embedded", 0, 0, ends + common + epochs)
+                ends = ("--labeled", EMBEDDED[labeled], "--test", EMBEDDED[test])
+                yield SmallRun(f"embedded-{number}-{method}", "embedded", 0, 0, (*ends, *common, *small))
+            ends = ("--labeled", PACS[labeled], "--test", PACS[test])
+            if number % 2:
+                flags = (*ends, "--size", "32", "--model", "digits", *common, *small, "--lr", "0.03")
+                yield SmallRun(f"pacs-digits-{number}-{method}", "pacs", 200, seed, flags)
+            if kind != 2:  # the most expensive runs
+                large = ("--pretrain-epochs", ("8", "4")[kind], "--epochs", ("5", "3")[kind])
+                flags = (*ends, "--size", "64", "--model", "resnet18.tv_in1k", *common, *large)
+                yield SmallRun(f"pacs-{number}-{method}", "pacs", 120, seed, flags)
     for seed in (1, 2):
         for method in METHODS:
             flags = ("--labeled", "central", "--test", "west", "--method", method, "--seed", str(seed))
@@ -98,7 +100,7 @@ def main() -> None:
             continue
         command = [sys.executable, "-m", "proud", "train", "--data", sites(arguments.data, arguments.work, run)]
         command += [*run.flags, "--device", "cpu", "--quiet", "--out", str(out), "--overwrite", "--eval-every", "1000"]
-        command += [] if run.part in ("digits_dg", "embedded") else ["--weights", arguments.weights]
+        command += ["--weights", arguments.weights] if "resnet18.tv_in1k" in run.flags else []
         log = out.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file:
