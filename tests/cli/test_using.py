@@ -103,6 +103,25 @@ def test_evaluate_measures_a_labeled_domain(
         cli.run(["evaluate", str(trained), "--data", str(tmp_path), "--domain", "elsewhere"])
 
 
+def test_evaluate_gives_intervals_and_compares_two_runs(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, out = tmp_path / "other", tmp_path / "out.json"
+    assert train(data, other, *ONE_EPOCH) == 0
+    capsys.readouterr()
+    command = ["evaluate", str(trained), "--domain", "north", "--device", "cpu", "--out", str(out)]
+    assert cli.run([*command, "--against", str(other)]) == 0
+    output, found = " ".join(capsys.readouterr().out.split()), json.loads(out.read_text())
+    assert ", n = 48)" in output and ", n = 12)" in output and "mean of the classes" in output
+    low, high = found["interval"]
+    assert 0 <= low <= found["accuracy"] <= high <= 1
+    alone = evaluate_domain(other, "north", device="cpu")
+    difference = found["against"]["difference"]
+    assert difference["value"] == pytest.approx(found["accuracy"] - alone.accuracy, abs=1e-6)
+    assert difference["low"] < difference["value"] < difference["high"] and difference["images"] == 48
+    assert f"minus that of {other}" in output.replace(" ", "").replace("minusthatof", "minus that of ")
+
+
 def test_names_that_look_like_formulas_are_escaped(tmp_path: Path) -> None:
     from proud.files import write_table
 
@@ -344,9 +363,10 @@ def test_the_accuracy_of_pseudo_labels_names_how_many_images_it_covers(
     shutil.move(root / "north" / "plain", root / "north" / "dotted")
     with pytest.warns(UserWarning, match="north has classes that are unknown in the labeled domain central: dotted"):
         assert train(root, tmp_path / "run", *ONE_EPOCH) == 0
-    assert " % of 18 of 24 images" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "unlabeled 24 pseudo-labels" in shown and ", n = 18)" in shown
     page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("% of 18 of 24 images") == 2
+    assert page.count(", n = 18)") == 2
     assert "audited" not in (tmp_path / "run" / "diagnosis.json").read_text()
 
 

@@ -12,6 +12,7 @@ import pytest
 from proud.cli import main as cli
 from proud.errors import UserError
 from proud.report.page import write_report
+from proud.report.run_tables import paired_difference
 from proud.report.sources import read_sources
 
 SECTIONS = (
@@ -137,3 +138,17 @@ def test_runs_without_a_finished_epoch_are_skipped(runs: Path, tmp_path: Path) -
     assert [run.folder.name for run in read_sources([tmp_path / "runs"])[0]] == ["done"]
     with pytest.raises(UserError, match="no finished epoch"):
         read_sources([tmp_path / "runs" / "new"])
+
+
+def test_accuracies_have_intervals_and_runs_are_compared_in_pairs(report: Path, runs: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    sources, _ = read_sources([runs / "whole", runs / "no-pml"])
+    images = sources[0].domains[sources[0].config["test"]]["images"]
+    assert f", n = {images})" in text and f"n = {images}</div>" in text
+    assert "Comparison of runs" in text
+    right = [run.outputs["test/logits"].argmax(1) == run.outputs["test/labels"] for run in sources]
+    difference = paired_difference(*sources)
+    assert difference is not None and difference.value == pytest.approx(right[0].mean() - right[1].mean())
+    assert difference.difference in text
+    sources[1].metadata["task"]["content"][sources[1].config["test"]] = "other images"
+    assert paired_difference(*sources) is None

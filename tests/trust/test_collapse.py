@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.nn.functional import one_hot
 
 from proud import ProUD
 from proud.bench.results import read_rows
 from proud.cli import bench
+from proud.cli import main as cli
 from proud.cli.flags.bench import BenchArguments
 from proud.cli.train import show_result
 from proud.config import Machine, NetSpec, ReadSpec
 from proud.data.checks import evenly
 from proud.files import read_json
 from proud.report.page import write_report
-from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class, starved_classes
-from toy import SIDE, toy_images, write_folders
+from proud.trust.collapse import LOOKED_AT, learned_nothing, missing_classes, one_class, starved_classes
+from toy import CLASSES, SIDE, toy_images, write_folders
 
 LABELS = torch.arange(100) % 4
 
@@ -85,6 +88,18 @@ def test_one_class_for_a_whole_site() -> None:
     assert "the class of 52 % of" in one_class(answers(torch.zeros_like(two), 2), two, ("a", "b"), "north")
 
 
+def test_117_of_120_images_of_one_class() -> None:
+    site = torch.full((120,), 2)
+    site[:3] = torch.tensor([0, 1, 3])
+    text = missing_classes(answers(site), LABELS, ("cat", "dog", "person", "tree"), "west")
+    assert text.startswith("98 % of the images of west are classified as person, the class of 25 %")
+    site[3:40], site[40:60] = 0, 1
+    assert "of west is classified as tree (1 of 120" in missing_classes(
+        answers(site), LABELS, ("a", "b", "c", "tree"), "west"
+    )
+    assert missing_classes(answers(torch.arange(120) % 4), LABELS, ("a", "b", "c", "d"), "west") == ""
+
+
 @pytest.mark.parametrize("count", [1, LOOKED_AT, LOOKED_AT + 1, 10 * LOOKED_AT])
 def test_enough_rows_are_checked(count: int) -> None:
     rows = evenly(count, LOOKED_AT)
@@ -122,6 +137,41 @@ def test_the_console_warns(failed: tuple[Path, list[str]], capsys: pytest.Captur
 def test_the_report_warns(failed: tuple[Path, list[str]], tmp_path: Path) -> None:
     page = write_report([failed[0]], tmp_path / "report.html")
     assert "The network learned nothing" in page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def collapsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data whose held-out site, west, is grey but for 3 of its 120 images."""
+    root = tmp_path_factory.mktemp("collapsed")
+    write_folders(root / "data", {"central": 0, "north": 1}, per_class=12)
+    random = np.random.default_rng(0)
+    for row in range(120):
+        grey = np.full((SIDE, SIDE, 3), 215) + random.normal(0, 3, (SIDE, SIDE, 3))
+        image = toy_images(0, 1, seed=5)[0][row] if row < 3 else grey.clip(0, 255).astype(np.uint8)
+        place = root / "data" / "west" / CLASSES[row % 4] / f"{row}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place)
+    return root
+
+
+COLLAPSE = re.compile(r"(9[5-9]|100) % of the images of west are classified as \w+, the class of 25 % of the labeled")
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_collapse_on_the_held_out_site_is_reported_by_train_report_and_evaluate(
+    collapsed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = collapsed / "run"
+    flags = (
+        "--labeled central --test west --method erm --size 16 --epochs 4 --pretrain-epochs 6 --batch-size 16 --lr 0.02"
+    )
+    command = ["train", "--data", str(collapsed / "data"), *flags.split(), "--weight-decay", "0.0005", "--quiet"]
+    assert cli.run([*command, "--threads", "1", "--device", "cpu", "--out", str(run)]) == 0
+    assert COLLAPSE.search(" ".join(capsys.readouterr().out.split()))
+    assert COLLAPSE.search(read_json(run / "result.json")["warnings"][0])
+    assert COLLAPSE.search(write_report([run], collapsed / "report.html").read_text(encoding="utf-8"))
+    assert cli.run(["evaluate", str(run), "--domain", "west", "--device", "cpu"]) == 0
+    assert COLLAPSE.search(" ".join(capsys.readouterr().out.split()))
 
 
 def test_a_good_run_gives_no_warning() -> None:

@@ -17,6 +17,7 @@ from proud.bench.results import ResultRow
 from proud.bench.scores import Summary, scores_of, summarize
 from proud.errors import UserError
 from proud.training.loop import Progress
+from proud.trust.intervals import accuracy_interval
 
 
 class BenchView:
@@ -58,7 +59,8 @@ class BenchView:
         self.job, self.done = None, self.rows()
         wanted = {planned.key for planned in self.plan.jobs}
         count = sum((row["method"], row["labeled"], row["test"], row["seed"]) in wanted for row in self.done)
-        self.say(f"{count}/{len(wanted)}  {title(job)}: {100 * row['test_accuracy']:.1f} % ({row['seconds']:.0f} s)")
+        accuracy = accuracy_interval(row["test_accuracy"], row["images"][row["test"]])
+        self.say(f"{count}/{len(wanted)}  {title(job)}: {accuracy}, {row['seconds']:.0f} s")
         for text in row.get("warnings", []):
             self.say(f"  Warning: {text}")
 

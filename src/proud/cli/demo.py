@@ -19,6 +19,7 @@ from proud.methods.presets import preset
 from proud.report.page import write_report
 from proud.training.progress_lines import watching
 from proud.training.run import train
+from proud.trust.intervals import accuracy_interval
 
 
 def run(arguments: DemoArguments) -> int:
@@ -76,7 +77,7 @@ def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
             f"{escape(domain)} {100 * first['accuracy']:.0f} % → {100 * last[domain]['accuracy']:.0f} %"
             for domain, first in result.get("domains_first", {}).items()
         )
-        table.add_row(name, f"{100 * result['test_accuracy']:.1f} %", labels or "–")
+        table.add_row(name, str(accuracy_interval(result["test_accuracy"], result["test_images"])), labels or "–")
     console.print(table)
     gain = 100 * (results["proud"]["test_accuracy"] - results["erm"]["test_accuracy"])
     console.print(f"ProUD is {abs(gain):.1f} points {'above' if gain >= 0 else 'BELOW'} source-only.")

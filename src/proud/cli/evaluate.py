@@ -28,13 +28,16 @@ def run(arguments: EvaluateArguments) -> int:
         skip_bad=arguments.skip_bad,
         device=arguments.device,
         progress=True,
+        against=Path(arguments.against) if arguments.against else None,
     )
     if arguments.out:
         found.write(Path(arguments.out))
     show_accuracy(found)
     if found.skipped:
         show_plain(f"{unreadable(len(found.skipped))} skipped:\n{first_bad_files(found.skipped)}")
+    show_comparison(found)
     show_trust(found)
+    show_warning(found.warning)
     show_training(found)
     if arguments.out:
         show_plain(f"All numbers: {arguments.out}")
@@ -46,13 +49,22 @@ def show_accuracy(found: Evaluation) -> None:
     table = Table()
     table.add_column("class")
     table.add_column("images", justify="right")
-    table.add_column("accuracy", justify="right")
+    table.add_column("accuracy (95 % interval)", justify="right")
     for each in found.per_class:
-        accuracy = "–" if each.accuracy is None else f"{100 * each.accuracy:.1f} %"
-        table.add_row(escape(each.name), str(each.images), accuracy)
+        table.add_row(escape(each.name), str(each.images), str(each.interval or "–"))
     table.add_section()
-    table.add_row("all", str(found.images), f"{100 * found.accuracy:.1f} %")
+    table.add_row("all", str(found.images), str(found.interval))
+    table.add_row("mean of the classes", "", str(found.mean_recall))
     console.print(table)
+
+
+def show_comparison(found: Evaluation) -> None:
+    other = found.against
+    if other is not None:
+        show_plain(
+            f"accuracy minus that of {other.model}, {100 * other.accuracy:.1f} %, on the same images: "
+            f"{other.difference.difference}"
+        )
 
 
 def show_training(found: Evaluation) -> None:

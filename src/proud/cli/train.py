@@ -17,12 +17,12 @@ from proud.cli.show import console, show_sites, show_warning, unreadable
 from proud.distributed.ranks import join
 from proud.machine import Stopped
 from proud.model.format import read_run
-from proud.training.evaluator import audited_part
 from proud.training.loop import Progress
 from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.training.run_folder import default_folder
 from proud.training.tensorboard import TensorBoard
+from proud.trust.intervals import accuracy_interval
 
 MOST_CLASSES = 20  # that are shown
 
@@ -80,7 +80,7 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     table.add_column("domain")
     table.add_column("role")
     table.add_column("images", justify="right")
-    table.add_column("accuracy, mean of the last epochs")
+    table.add_column("accuracy, mean of the last epochs (95 % interval)")
     for name, domain in task["domains"].items():
         table.add_row(escape(name), domain["role"], str(domain["images"]), domain_result(result, name, domain))
     console.print(table)
@@ -109,7 +109,9 @@ def show_lowest_recall(result: dict[str, Any], task: dict[str, Any]) -> None:
     if found:
         recall, label = min(found)
         where = name if role == "test" else f"validation images of {name}"
-        console.print(f"lowest recall: {escape(label)}, {100 * recall:.1f} % on {escape(where)}", highlight=False)
+        counts = task["domains"][name].get("per_class" if role == "test" else "validation_per_class", {})
+        shown = accuracy_interval(recall, counts.get(label, 0)) or f"{100 * recall:.1f} %"
+        console.print(f"lowest recall: {escape(label)}, {shown} on {escape(where)}", highlight=False)
 
 
 def classes_of(task: dict[str, Any]) -> str:
@@ -125,11 +127,11 @@ def classes_of(task: dict[str, Any]) -> str:
 def domain_result(result: dict[str, Any], name: str, domain: dict[str, Any]) -> str:
     role = domain["role"]
     if role == "labeled" and "val_accuracy" in result:
-        return f"{100 * result['val_accuracy']:.1f} % on its validation images"
+        return f"{accuracy_interval(result['val_accuracy'], domain['validation'])} on its validation images"
     if role == "test" and "test_accuracy" in result:
-        return f"{100 * result['test_accuracy']:.1f} %"
+        return str(accuracy_interval(result["test_accuracy"], domain["images"]))
     first, last = (result.get(key, {}).get(name, {}) for key in ("domains_first", "domains_last"))
     if role == "unlabeled" and "accuracy" in first and "accuracy" in last:
-        part = audited_part(last, domain["images"])
-        return f"pseudo-labels {100 * first['accuracy']:.1f} % → {100 * last['accuracy']:.1f} %{part}"
+        right = accuracy_interval(last["accuracy"], last.get("audited", domain["images"]))
+        return f"pseudo-labels {100 * first['accuracy']:.1f} % → {right}"
     return "–"

@@ -166,6 +166,7 @@ def _domains(parts: _Parts) -> dict[str, dict[str, Any]]:
             "images": len(parts.labeled),
             "validation": 0 if parts.validation is None else len(parts.validation),
             "per_class": _per_class(parts.labeled),
+            "validation_per_class": {} if parts.validation is None else _per_class(parts.validation),
         }
     }
     for domain, audit in parts.hidden:

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
 from proud.text import some
+from proud.trust.collapse import missing_classes
 from proud.trust.fitted import measure
+from proud.trust.intervals import Interval, accuracy_interval, mean_recall_interval, paired_interval
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ class ClassCount:
     @property
     def accuracy(self) -> float | None:
         return self.right / self.images if self.images else None
+
+    @property
+    def interval(self) -> Interval | None:
+        return accuracy_interval(self.right / max(self.images, 1), self.images)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Another model on the same images; the difference is the first model's accuracy minus its own."""
+
+    model: str
+    accuracy: float
+    difference: Interval
 
 
 @dataclass(frozen=True)
@@ -76,17 +91,35 @@ class Evaluation:
     trained_on: TrainedOn
     skipped: tuple[BadFile, ...]
     environment: dict[str, Any]
+    warning: str = ""
+    """if the predictions lack classes that the labeled domain has"""
+    against: Comparison | None = None
+
+    @property
+    def interval(self) -> Interval | None:
+        return accuracy_interval(self.accuracy, self.images)
+
+    @property
+    def mean_recall(self) -> Interval | None:
+        counts = [each.images for each in self.per_class]
+        return mean_recall_interval([each.accuracy for each in self.per_class], counts)
 
     def as_json(self) -> dict[str, Any]:
         """As in the file of `proud evaluate --out`, with the command that made it."""
         asked = {name: getattr(self.options, name) for name in ("coverage", "risk", "sets")}
         classes = [
             {"class": each.name, "images": each.images, "right": each.right, "accuracy": each.accuracy}
+            | {"interval": ends(each.interval)}
             for each in self.per_class
         ]
         plain = {name: getattr(self, name) for name in ("model", "data", "root", "domain", "images", "accuracy")}
         return plain | {
+            "interval": ends(self.interval),
+            "mean_recall": None if self.mean_recall is None else self.mean_recall.value,
+            "mean_recall_interval": ends(self.mean_recall),
             "per_class": classes,
+            "against": None if self.against is None else asdict(self.against),
+            "warning": self.warning,
             "asked": asked,
             "trust": self.trust,
             "trained_on": self.trained_on.labeled,
@@ -102,6 +135,10 @@ class Evaluation:
         write_json(path, self.as_json())
 
 
+def ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]
+
+
 def evaluate_domain(
     folder: Path,
     domain: str,
@@ -112,17 +149,18 @@ def evaluate_domain(
     skip_bad: bool = False,
     device: str = "auto",
     progress: bool = False,
+    against: Path | None = None,
 ) -> Evaluation:
-    """Measure the model in a folder on one domain of its own data, or of others."""
+    """Measure the model in a folder on one domain of its own data, or of others; optionally beside another model."""
     options, model = options or AnswerOptions(), load_model(folder, device)
     own = not data
     data, root = find_data(model.config, data, root)
     catalog = open_catalog(data, root)
+    other = None if against is None else load_model(against, device)
     files, labels = labeled_files(model, catalog, domain)
     reading = Reading(catalog.sources(files), model.pixels, skip_bad, progress)
-    pieces = [(rows, model.logits(images)) for rows, images in reading.pieces()]
-    labels = labels[[row for rows, _ in pieces for row in rows]]
-    logits = torch.cat([found for _, found in pieces])
+    rows, logits = read_logits(model, reading)
+    labels = labels[rows]
     right = logits.argmax(1) == labels
     own = own or is_own_data(model.config, data, root)
     return Evaluation(
@@ -141,7 +179,39 @@ def evaluate_domain(
         trained_on=trained_on(folder, model.config, catalog, files, own),
         skipped=tuple(reading.bad),
         environment=environment(model.device),
+        warning=missing_at(folder, model, logits, files.name),
+        against=None if other is None else compare(str(against), other, catalog, files, rows, right, progress),
     )
+
+
+def read_logits(model: Model, reading: Reading) -> tuple[list[int], Tensor]:
+    """The rows of readable images, and their logits."""
+    pieces = [(rows, model.logits(images)) for rows, images in reading.pieces()]
+    return [row for rows, _ in pieces for row in rows], torch.cat([found for _, found in pieces])
+
+
+def compare(
+    name: str, other: Model, catalog: Catalog, files: DomainFiles, rows: list[int], right: Tensor, progress: bool
+) -> Comparison:
+    """Another model on these rows of a domain, of which the first gets `right` right. [N] bool."""
+    _, labels = labeled_files(other, catalog, files.name)
+    sources = catalog.sources(files)
+    _, logits = read_logits(other, Reading([sources[row] for row in rows], other.pixels, False, progress))
+    theirs = logits.argmax(1) == labels[rows]
+    difference = paired_interval(int((right & ~theirs).sum()), int((theirs & ~right).sum()), len(rows))
+    if difference is None:
+        raise UserError(f"No image of {files.name!r} can be read: there is nothing to compare.")
+    return Comparison(name, theirs.float().mean().item(), difference)
+
+
+def missing_at(folder: Path, model: Model, logits: Tensor, name: str) -> str:
+    """A warning if predictions lack classes of the labeled domain; nothing if the run's description is gone."""
+    for domain in stored_task(folder).get("domains", {}).values():
+        if domain.get("role") == "labeled" and "per_class" in domain:
+            counts = torch.tensor([domain["per_class"].get(label, 0) for label in model.classes])
+            labeled = torch.arange(len(counts)).repeat_interleave(counts)
+            return missing_classes(logits, labeled, model.classes, name)
+    return ""
 
 
 def measured_trust(model: Model, logits: Tensor, labels: Tensor, options: AnswerOptions) -> dict[str, Any] | None:

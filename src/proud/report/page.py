@@ -16,9 +16,10 @@ from proud.errors import UserError
 from proud.files import replacing, user_errors
 from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_files, panel_png
-from proud.report.run_tables import audited
+from proud.report.run_tables import audited_accuracy, images_of
 from proud.report.sections import Block, Section, TableBlock, make_sections
 from proud.report.sources import BenchSource, RunSource, read_sources
+from proud.trust.intervals import accuracy_interval
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -144,12 +145,15 @@ def tile(run: RunSource) -> dict[str, Any]:
     on = run.config["test"] if key == "test_accuracy" else f"validation of {run.config['labeled']}"
     first, last = result.get("domains_first", {}), result.get("domains_last", {})
     sites = [
-        (site, f"{100 * first[site]['accuracy']:.0f} → {100 * last[site]['accuracy']:.0f} %{audited(run, site)}")
+        (site, f"{100 * first[site]['accuracy']:.0f} → {audited_accuracy(run, site)}")
         for site in last
         if "accuracy" in last[site] and "accuracy" in first.get(site, {})
     ]
     number = "" if key is None else f"{100 * result[key]:.1f}"
+    shown = None if key is None else accuracy_interval(result[key], images_of(run, key.partition("_")[0]))
+    interval = "" if shown is None else f"{100 * shown.low:.1f}–{100 * shown.high:.1f} %, n = {shown.images}"
     view = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
+    view |= {"interval": interval}
     return view | {"warnings": result.get("warnings", [])}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 from proud.data.benchmarks import find_benchmark
@@ -11,8 +12,8 @@ from proud.report.formats import NOTHING, PlainTable, number
 from proud.report.published import PUBLISHED, PublishedTable
 from proud.report.reliability import measured, sites_of
 from proud.report.sources import RunSource
-from proud.training.evaluator import audited_part
 from proud.trust.diagnosis import LIMITS, Site
+from proud.trust.intervals import Interval, accuracy_interval, paired_interval
 
 ROLES = {
     "labeled": "labeled: trained on with labels",
@@ -61,7 +62,7 @@ def runs_table(runs: Sequence[RunSource]) -> PlainTable | None:
         result = run.result
         first, last = result.get("domains_first", {}), result.get("domains_last", {})
         labels = ", ".join(
-            f"{site} {percent(first[site]['accuracy'])} → {percent(last[site]['accuracy'])}{audited(run, site)}"
+            f"{site} {percent(first[site]['accuracy'])} → {audited_accuracy(run, site)}"
             for site in last
             if "accuracy" in last[site] and "accuracy" in first.get(site, {})
         )
@@ -69,15 +70,18 @@ def runs_table(runs: Sequence[RunSource]) -> PlainTable | None:
             [
                 run.name,
                 *run.combination,
-                percent(result.get("test_accuracy")),
-                percent(result.get("val_accuracy")),
+                accuracy_text(run, "test"),
+                accuracy_text(run, "val"),
                 labels or NOTHING,
                 str(run.config["seed"]),
                 f"{run.seconds / 60:.1f} min" if result else "not finished",
             ]
         )
     heads = ["run", "labeled •", "unseen *", "accuracy on *", "validation of •", "pseudo-labels", "seed", "training"]
-    caption = "Accuracies are means over the last five epochs; pseudo-labels: accuracy at the first → last epoch."
+    caption = (
+        "Accuracies are means over the last five epochs, with the 95 % interval for the n images they were measured on "
+        "(not for the seed); pseudo-labels: accuracy at the first → last epoch."
+    )
     return PlainTable("Runs", heads, rows, caption)
 
 
@@ -102,7 +106,10 @@ def recall_columns(run: RunSource) -> dict[str, list[str]]:
     result, found = run.result, {}
     for key, title in (("val_recall", f"validation of {run.combination[0]}"), ("test_recall", run.combination[1])):
         if key in result:
-            found[title] = [recall_text(value) for value in result[key]]
+            counts = recall_counts(run, key)
+            found[title] = [
+                recall_text(value, counts.get(label, 0)) for value, label in zip(result[key], run.classes, strict=True)
+            ]
     first, last = result.get("domains_first", {}), result.get("domains_last", {})
     for site in last:
         if "recall" in last[site] and "recall" in first.get(site, {}):
@@ -111,14 +118,59 @@ def recall_columns(run: RunSource) -> dict[str, list[str]]:
     return found
 
 
-def recall_text(value: float | None) -> str:
+def recall_counts(run: RunSource, key: str) -> dict[str, int]:
+    """Images per class of the validation images or the unseen domain."""
+    if key == "val_recall":
+        return run.domains[run.config["labeled"]].get("validation_per_class", {})
+    return run.domains.get(run.config["test"], {}).get("per_class", {})
+
+
+def recall_text(value: float | None, images: int = 0) -> str:
     mark = f"{STARVED_MARK} " if value is not None and value < LOW_RECALL else ""
-    return mark + percent(value)
+    return mark + (percent(value) if value is None else str(accuracy_interval(value, images) or percent(value)))
 
 
-def audited(run: RunSource, site: str) -> str:
-    """How many images of a site have true labels, if not all."""
-    return audited_part(run.result["domains_last"][site], run.domains[site]["images"])
+def images_of(run: RunSource, key: str) -> int:
+    """How many images `val` or `test` has."""
+    name, field = (run.config["labeled"], "validation") if key == "val" else (run.config["test"], "images")
+    return int(run.domains.get(name, {}).get(field, 0))
+
+
+def accuracy_text(run: RunSource, key: str) -> str:
+    """The accuracy on `val` or `test`, with its interval."""
+    value = run.result.get(f"{key}_accuracy")
+    return percent(value) if value is None else str(accuracy_interval(value, images_of(run, key)) or percent(value))
+
+
+def audited_accuracy(run: RunSource, site: str) -> Interval | None:
+    """Accuracy of a site's last pseudo-labels, on its images with true labels."""
+    last = run.result["domains_last"][site]
+    return accuracy_interval(last["accuracy"], last.get("audited", run.domains[site]["images"]))
+
+
+def comparison_table(runs: Sequence[RunSource]) -> PlainTable | None:
+    """Differences of the final networks on the same images of the unseen domain."""
+    rows = []
+    for first, second in combinations(runs, 2):
+        difference = paired_difference(first, second)
+        if difference is not None:
+            rows.append([first.name, second.name, first.combination[1], difference.difference])
+    caption = (
+        "Accuracy of the final networks on the same images of the unseen domain, first minus second, with the 95 % "
+        "interval of the paired difference. An interval that contains 0 does not tell which is better."
+    )
+    return PlainTable("Comparison of runs", ["run", "minus", "unseen *", "difference"], rows, caption) if rows else None
+
+
+def paired_difference(first: RunSource, second: RunSource) -> Interval | None:
+    """None unless both were tested on the same images."""
+    pictures = [run.metadata["task"].get("content", {}).get(run.combination[1]) for run in (first, second)]
+    if pictures[0] is None or pictures[0] != pictures[1] or first.classes != second.classes:
+        return None
+    if not all("test/labels" in run.outputs for run in (first, second)):
+        return None
+    right = [run.outputs["test/logits"].argmax(1) == run.outputs["test/labels"] for run in (first, second)]
+    return paired_interval(int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum()), len(right[0]))
 
 
 def published_table(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
@@ -167,13 +219,14 @@ def calibration_table(runs: Sequence[RunSource]) -> PlainTable:
         for key, text in measured_sets(run):
             metrics = measured(run, key)
             size = metrics.get("set_size")
-            cells = [percent(metrics.get(name)) for name in ("accuracy", "ece_before", "ece_after", "coverage")]
+            images = len(run.outputs[f"{key}/labels"])
+            cells = [str(accuracy_interval(metrics["accuracy"] or 0.0, images) or NOTHING)]
+            cells += [percent(metrics.get(name)) for name in ("ece_before", "ece_after", "coverage")]
             cells += [NOTHING if size is None else f"{size:.2f}"]
-            rows.append([run.name, text, str(len(run.outputs[f"{key}/labels"])), *cells])
+            rows.append([run.name, text, *cells])
     heads = [
         "run",
         "measured on",
-        "images",
         "accuracy",
         "ECE",
         "ECE after scaling",
@@ -182,7 +235,8 @@ def calibration_table(runs: Sequence[RunSource]) -> PlainTable:
     ]
     caption = (
         "ECE: expected calibration error, 15 bins. Temperature and prediction sets are fitted on source validation: "
-        "there is no guarantee on the unseen domain, only what is measured here."
+        "there is no guarantee on the unseen domain, only what is measured here. Accuracies are those of the final "
+        "network, with 95 % intervals."
     )
     return PlainTable("Calibration and prediction sets", heads, rows, caption)
 

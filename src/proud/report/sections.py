@@ -22,6 +22,7 @@ from proud.report.figures.style import Chart
 from proud.report.formats import PlainTable, cells_of, csv_text, heads_of, latex
 from proud.report.run_tables import (
     calibration_table,
+    comparison_table,
     domain_tables,
     look_at_tables,
     published_table,
@@ -116,7 +117,8 @@ def _tables(name: str, tables: Iterable[PlainTable | None], folded: bool = False
 
 
 def _run_results(runs: Sequence[RunSource]) -> list[Block]:
-    return [*_tables("runs", [runs_table(runs)]), *_tables("published", published_table(runs))]
+    tables = _tables("runs", [runs_table(runs)]) + _tables("comparison", [comparison_table(runs)])
+    return tables + _tables("published", published_table(runs))
 
 
 def _bench_results(benches: Sequence[BenchSource]) -> list[Block]:

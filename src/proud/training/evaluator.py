@@ -61,8 +61,3 @@ class Evaluator:
         part = {} if bool(known.all()) else {"audited": int(known.sum())}
         accurate = {"accuracy": (found.labels == truth)[known].float().mean().item()}
         return accurate | part | {"recall": recalls(found.labels[known], truth[known], self.spec.classes)}
-
-
-def audited_part(site: dict[str, Any], images: int) -> str:
-    """How many of a site's images the accuracy of its pseudo-labels covers, if not all."""
-    return f" of {site['audited']} of {images} images" if "audited" in site else ""

@@ -14,7 +14,7 @@ from proud.data.checks import evenly
 from proud.files import replacing, write_json, write_tensors
 from proud.methods.description import Description
 from proud.nets.forward import forward_all
-from proud.trust.collapse import LOOKED_AT, learned_nothing, one_class, starved_classes
+from proud.trust.collapse import LOOKED_AT, learned_nothing, missing_classes
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
 
@@ -55,14 +55,18 @@ def calibration(outputs: Outputs) -> dict[str, Any] | None:
 
 
 def collapses(loop: Loop, outputs: Outputs) -> list[str]:
-    """Warnings about a network that learned nothing, or that hardly predicts some classes at a site."""
+    """Warnings about a network that learned nothing, or that hardly predicts some classes at a site, seen or unseen."""
     training, context, net = loop.task.training, loop.method.context, loop.method.network()
     found = [learned_nothing(*outputs["val"], training.labeled.name)] if "val" in outputs else []
+    sites = {}
     for domain in training.unlabeled:
         some = domain.images[evenly(len(domain.images), LOOKED_AT)]
-        _, logits = forward_all(net, some, context.spec, context.device, context.precision)
-        about = (logits.cpu(), training.labeled.labels, training.classes, domain.name)
-        found.append(one_class(*about) or starved_classes(*about))
+        sites[domain.name] = forward_all(net, some, context.spec, context.device, context.precision)[1]
+    test = loop.task.evaluation.test
+    if test is not None and "test" in outputs:
+        sites[test.name] = outputs["test"][0]
+    for name, logits in sites.items():
+        found.append(missing_classes(logits.cpu(), training.labeled.labels, training.classes, name))
     return [text for text in found if text]
 
 

@@ -36,6 +36,7 @@ from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
 from proud.training.reuse import Reuse
 from proud.training.run_folder import clear, default_folder, opened, refuse_other_data
+from proud.trust.intervals import accuracy_interval
 
 Watch = Callable[[Progress], None]
 
@@ -165,6 +166,7 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any
         warnings=problems,
     )
     result = summary(records) | {"folder": str(run.folder)} | ({"warnings": problems} if problems else {})
+    result |= intervals(result, {name: len(labels) for name, (_, labels) in outputs.items()})
     write_json(run.folder / "result.json", result)
     return result
 
@@ -275,6 +277,16 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     if labeled:
         result["domains_first"], result["domains_last"] = labeled[0], labeled[-1]
     return result
+
+
+def intervals(result: dict[str, Any], images: dict[str, int]) -> dict[str, Any]:
+    """The numbers of images behind the accuracies of `val` and `test`, and their 95 % intervals."""
+    found: dict[str, Any] = {}
+    for name, count in images.items():
+        interval = accuracy_interval(result[f"{name}_accuracy"], count)
+        if interval is not None:
+            found |= {f"{name}_images": count, f"{name}_interval": [interval.low, interval.high]}
+    return found
 
 
 __all__ = ["Stopped", "default_folder", "load", "summary", "train"]

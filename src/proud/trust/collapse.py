@@ -45,6 +45,15 @@ def learned_nothing(logits: Tensor, labels: Tensor, name: str) -> str:
     )
 
 
+def missing_classes(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: str) -> str:
+    """A warning if a site's predictions lack classes that the labels have, else ''. Needs no label of the site.
+
+    logits [N,K] of the site; labeled [M]: class numbers of the labeled domain.
+    """
+    about = (logits, labeled, classes, name)
+    return one_class(*about) or starved_classes(*about)
+
+
 def starved_classes(logits: Tensor, labeled: Tensor, classes: tuple[str, ...], name: str) -> str:
     """A warning about classes that are common among the labels and nearly absent from a site's predictions, else ''.
 

@@ -17,6 +17,8 @@ class EvaluateArguments(WithAnswers, WithModel, WithData):
     """folder of a finished run"""
     domain: Annotated[str, value("DOMAIN")]
     """the domain to measure on; its images need labels"""
+    against: Annotated[str, value("RUN", "(optional)")] = ""
+    """another run: the difference of accuracy on the same images, with its 95 % interval"""
     out: Annotated[str, value("FILE", "(optional)")] = ""
     """JSON file for all numbers, with model, data, versions, device and command"""
     overwrite: Switch = False
