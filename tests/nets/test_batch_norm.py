@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from proud.errors import UserError
-from proud.nets.batch_norm import BlendedBatchNorm, blend_batch_norms, sync_batch_norms
+from proud.nets.batch_norm import BlendedBatchNorm, blend_batch_norms, plain_name, sync_batch_norms
 from proud.nets.models import build_net, model_spec
 
 
@@ -76,13 +76,19 @@ def test_without_a_share_it_is_batch_norm() -> None:
     assert torch.allclose(plain.eval()(x), blended.eval()(x))
 
 
+def is_norm(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.batchnorm._BatchNorm)
+
+
 @pytest.mark.parametrize("name", ["resnet18", "tf_efficientnet_lite0", "resnet10t"])
 def test_every_batch_norm_of_a_backbone_is_blended(name: str) -> None:
     spec = model_spec(name, 3, 64)
     plain, blended = build_net(spec).eval(), build_net(replace(spec, own_share=0.2)).eval()
-    kinds = [type(m) for m in blended.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    kinds = [type(m) for m in blended.modules() if is_norm(m)]
     assert kinds and all(issubclass(kind, BlendedBatchNorm) for kind in kinds)
-    assert plain.state_dict().keys() == blended.state_dict().keys()
+    names = list(blended.state_dict())
+    assert list(plain.state_dict()) == [plain_name(name) for name in names]
+    assert sum(".blended." in name for name in names) == sum(len(m.state_dict()) for m in plain.modules() if is_norm(m))
     x = torch.randn(2, 3, 64, 64)
     assert not torch.allclose(plain(x)[1], blended(x)[1])
 

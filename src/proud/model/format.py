@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from proud.nets.models import ModelSpec
 
 RUN_FORMAT = "proud-run-1"
-MODEL_FORMAT = "proud-model-1"
+MODEL_FORMAT = "proud-model-2"
+PLAIN_NAMES_FORMAT = "proud-model-1"  # blended batch norms had the names of plain ones
 PROTOTYPES_FORMAT = "proud-prototypes-1"
 DESCRIPTION, WEIGHTS, PROTOTYPES = "model.json", "model.safetensors", "prototypes.safetensors"
 MODEL_FILES = {DESCRIPTION, WEIGHTS, PROTOTYPES}

@@ -13,8 +13,9 @@ from proud.config import SQUARES
 from proud.errors import UserError
 from proud.files import bytes_of, check_tensors, read_json, read_tensors
 from proud.machine import choose_device
-from proud.model.format import DESCRIPTION, MODEL_FORMAT, PROTOTYPES, WEIGHTS, model_folder
+from proud.model.format import DESCRIPTION, MODEL_FORMAT, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
 from proud.model.predict import Model
+from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec, Net, build_net
 from proud.text import nfc, one_line
 from proud.trust.fitted import Trust, read_trust
@@ -50,7 +51,7 @@ Parts = tuple[Net, ModelSpec, tuple[str, ...], dict[str, Any], Trust | None, dic
 def read_model(folder: Path) -> Parts:
     """All parts of a `Model`, on the CPU."""
     about = read_json(folder / DESCRIPTION)
-    if not isinstance(about, dict) or about.get("format") != MODEL_FORMAT:
+    if not isinstance(about, dict) or about.get("format") not in (MODEL_FORMAT, PLAIN_NAMES_FORMAT):
         raise ValueError(f"{DESCRIPTION} is not of the format {MODEL_FORMAT}")
     spec, classes = read_spec(about["spec"]), read_classes(about["classes"])
     config, warnings = about.get("config", {}), about.get("warnings", [])
@@ -59,6 +60,8 @@ def read_model(folder: Path) -> Parts:
     if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
         raise ValueError("the warnings are not valid")
     expected = expected_tensors(spec)
+    if about["format"] == PLAIN_NAMES_FORMAT:
+        expected = {plain_name(name): tensor for name, tensor in expected.items()}
     tensors = read_tensors(folder / WEIGHTS, bytes_of(expected.values()))
     check_tensors(tensors, expected)
     width = expected["head.direction"].shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,14 @@ from proud.errors import UserError
 from proud.ops.norm import blended_statistics, image_statistics, pooled_statistics
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
+BLENDED = "blended."
+"""before the names of a blended batch norm's tensors: a plain one must not take them for its own"""
 Sum = Callable[[Tensor], Tensor]  # over processes, with gradient
+
+
+def plain_name(name: str) -> str:
+    """Of a tensor in a network whose batch norms are not blended."""
+    return name.replace("." + BLENDED, ".")
 
 
 def has_batch_norm(network: nn.Module) -> bool:
@@ -30,6 +37,16 @@ class BlendedBatchNorm(nn.BatchNorm2d):
 
     share: float = 0.0
     total: Sum | None = None  # set if several processes share a batch
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix + BLENDED, keep_vars)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Also from a plain batch norm."""
+        for name in (*self._parameters, *self._buffers):
+            if prefix + name in state_dict:
+                state_dict[prefix + BLENDED + name] = state_dict.pop(prefix + name)
+        super()._load_from_state_dict(state_dict, prefix + BLENDED, *more)
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -71,7 +88,7 @@ class BlendedBatchNormAct(WithActivation, BlendedBatchNorm):
 
 
 def blend_batch_norms(network: nn.Module, share: float) -> nn.Module:
-    """In place, for all 2-d batch norms; names and values of the weights stay."""
+    """In place, for all 2-d batch norms; the values of the weights stay."""
     from timm.layers import BatchNormAct2d  # noqa: PLC0415
 
     kinds = {nn.BatchNorm2d: BlendedBatchNorm, BatchNormAct2d: BlendedBatchNormAct}
