@@ -29,6 +29,7 @@ COMMANDS = {
     "train": Command("train", "parse_train", "train on your folders, a CSV or a benchmark"),
     "evaluate": Command("evaluate", "EvaluateArguments", "measure a trained model on a labeled domain"),
     "predict": Command("predict", "PredictArguments", "classify images with a trained model"),
+    "compare": Command("compare", "CompareArguments", "find out which of two models is better at a new site"),
     "label-next": Command("label_next", "LabelNextArguments", "choose the images of each site to label next"),
     "bench": Command("bench", "BenchArguments", "run a whole table: combinations of domains × seeds × methods"),
     "report": Command("report", "ReportArguments", "write one HTML page about runs and benches"),

@@ -1,0 +1,86 @@
+"""`proud compare`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from proud.cli.flags.compare import CompareArguments
+from proud.cli.show import console, show_plain, unreadable
+from proud.data.decode import first_bad_files
+from proud.errors import UserError
+from proud.files import check_output
+from proud.model.compare import Disagreement, Verdict, disagreement, verdict
+
+SHOWN_PAIRS = 10
+
+
+def run(arguments: CompareArguments) -> int:
+    if not arguments.images.is_dir():
+        raise UserError(f"{arguments.images} is not a folder: name the folder with the site's images.")
+    if arguments.labels and not Path(arguments.labels).is_file():
+        raise UserError(f"--labels {arguments.labels}: no such file.")
+    if not arguments.labels:
+        check_output(arguments.out, arguments.overwrite)
+    found = disagreement(
+        arguments.first,
+        arguments.second,
+        arguments.images,
+        skip_bad=arguments.skip_bad,
+        device=arguments.device,
+        progress=True,
+    )
+    show_disagreement(arguments, found)
+    if arguments.labels:
+        show_verdict(arguments, found, verdict(found, Path(arguments.labels)))
+    elif found.files:
+        found.write(arguments.out)
+        ask_for_labels(arguments, found)
+    return 0
+
+
+def show_disagreement(arguments: CompareArguments, found: Disagreement) -> None:
+    if found.skipped:
+        show_plain(f"{unreadable(len(found.skipped))} skipped:\n{first_bad_files(found.skipped)}")
+    share = 100 * len(found.files) / found.images
+    show_plain(f"A: {arguments.first}\nB: {arguments.second}")
+    show_plain(f"They give different labels to {len(found.files)} of {found.images} images ({share:.1f} %).")
+    if not found.files:
+        show_plain("Their accuracies are equal there, so there is nothing to label.")
+        return
+    table = Table()
+    for name in ("A", "B", "images"):
+        table.add_column(name, justify="right" if name == "images" else "left")
+    for a, b, count in found.pairs[:SHOWN_PAIRS]:
+        table.add_row(escape(a), escape(b), str(count))
+    console.print(table)
+    if len(found.pairs) > SHOWN_PAIRS:
+        show_plain(f"and {len(found.pairs) - SHOWN_PAIRS} other pairs of labels")
+
+
+def ask_for_labels(arguments: CompareArguments, found: Disagreement) -> None:
+    words = ["proud", "compare", str(arguments.first), str(arguments.second), str(arguments.images)]
+    command = shlex.join([*words, "--labels", str(arguments.out)])
+    show_plain(
+        f"{len(found.sample)} of them, drawn at random → {arguments.out}\n"
+        f"Fill in the column label for all of them, then: {command}"
+    )
+
+
+def show_verdict(arguments: CompareArguments, found: Disagreement, told: Verdict) -> None:
+    if told.labels < told.drawn:
+        missing = told.drawn - told.labels
+        show_plain(
+            f"{missing} of the {told.drawn} drawn images have no label. The interval holds only if they were left out "
+            "regardless of what they show."
+        )
+    show_plain(f"Of {told.labels} labeled images, A is right on {told.first} and B on {told.second}.")
+    show_plain(f"Accuracy of A minus that of B on this folder: {told.difference.difference} (95 % interval)")
+    if told.better:
+        name = arguments.first if told.better == "first" else arguments.second
+        show_plain(f"Verdict: {'A' if told.better == 'first' else 'B'} is better here ({name}).")
+    else:
+        show_plain("Verdict: the labels cannot tell which one is better here; the difference lies in the interval.")
