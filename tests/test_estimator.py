@@ -20,7 +20,7 @@ from toy import CLASSES, SHORT, as_domain, same_network, toy_images, write_folde
 @pytest.fixture(scope="module")
 def fitted() -> ProUD:
     hidden = [toy_images(t, 12)[0] for t in (1, 2)]
-    return ProUD(**SHORT).fit(labeled=toy_images(0, 12), unlabeled=hidden, test=toy_images(3, 4))
+    return ProUD("proud", **SHORT).fit(labeled=toy_images(0, 12), unlabeled=hidden, test=toy_images(3, 4))
 
 
 def test_fitted_attributes(fitted: ProUD) -> None:

@@ -181,3 +181,7 @@ def test_a_run_with_domain_types_is_resumed_with_the_same_data_only(tmp_path: Pa
     for look, known in ((2, [0, 1]), (1, [0, 2]), (1, None)):
         with pytest.raises(UserError, match="images differ from those that the run"):
             fit(look, known)
+
+
+def test_the_default_method_is_the_best_one_everywhere() -> None:
+    assert ProUD().method == RunConfig().method == "proud-plus"

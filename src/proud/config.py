@@ -126,7 +126,7 @@ class TaskSpec(ReadSpec, DomainSpec):
 class RunConfig(NetSpec, TaskSpec):
     """What the run learns from, with which method and network."""
 
-    method: Annotated[str, value("NAME")] = "proud"
+    method: Annotated[str, value("NAME")] = "proud-plus"
     """training method"""
 
     @classmethod

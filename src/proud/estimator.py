@@ -72,7 +72,7 @@ class ProUD:
     method: str
     device: str
 
-    def __init__(self, method: str = "proud", **parameters: Any) -> None:
+    def __init__(self, method: str = RunConfig.method, **parameters: Any) -> None:
         parameters["method"] = method
         for name, default in own_parameters().items():
             setattr(self, name, parameters.pop(name, default))

@@ -20,7 +20,7 @@ class BenchArguments:
     """digits-dg, pacs, office-home, embedded, or your own folder or CSV file"""
     root: Annotated[str, value("DIR", "(default: none)")] = ""
     """folder of a named benchmark"""
-    methods: Annotated[str, value("NAME,NAME")] = "proud,proud-plus,erm,erm-noisemix"
+    methods: Annotated[str, value("NAME,NAME")] = "proud-plus,proud,erm,erm-noisemix"
     """methods to run, all of them before the next combination"""
     seeds: Annotated[str, value("INT,INT")] = "2022,2023,2024"
     """seeds; all combinations of the first seed are run first"""
