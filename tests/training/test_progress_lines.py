@@ -62,7 +62,7 @@ def test_a_pipe_gets_each_line_when_its_epoch_ends(tmp_path: Path) -> None:
         assert child.stdin is not None and child.stdout is not None
         for epoch in ("pretrain 1/1", "main 1/2", "main 2/2"):
             line = next(line for line in child.stdout if epoch in line)  # while the child waits
-            assert re.match(r"\d:\d\d:\d\d  \w+ \d/\d  loss \d\.\d+  ", line), line
+            assert re.match(r"\d:\d\d:\d\d  \w+ \d/\d  loss \d+\.\d+  ", line), line
             assert child.poll() is None
             if epoch.startswith("main"):
                 assert re.search(r"north \d+ % certain", line) and "pml" in line
