@@ -78,11 +78,11 @@ def test_bad_files_are_named_or_skipped(fitted: ProUD, tmp_path: Path) -> None:
 def test_a_table_of_answers(fitted: ProUD) -> None:
     images = toy_images(3, 3)[0]
     table = fitted.predict_table(images, coverage=0.8)
-    assert list(table) == ["row", "label", "confidence", "set", "abstain", "uncertainty"]
+    assert list(table) == ["row", "label", "confidence", "set", "abstain"]
     assert table["row"].tolist() == list(range(12))
     assert table["label"].tolist() == fitted.predict(images).tolist()
     np.testing.assert_allclose(table["confidence"], fitted.predict_proba(images).max(1), atol=1e-5)
-    assert table["abstain"].dtype == bool and table["uncertainty"].dtype == float
+    assert table["abstain"].dtype == bool
     assert {type(inside) for inside in table["set"]} == {tuple}
     assert [inside[0] for inside in table["set"]] == table["label"].tolist()
     assert fitted.predict_table(images[:0])["label"].shape == (0,)

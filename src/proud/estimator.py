@@ -191,8 +191,8 @@ class ProUD:
         sets: Literal["lac", "aps"] = "lac",
     ) -> dict[str, np.ndarray]:
         """All answers about each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, if the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
-        and `uncertainty`. What they mean: docs/trust.md."""
+        and, if the model has them, `set` (a tuple of labels by falling probability) and `abstain` (True or False).
+        What they mean: docs/trust.md."""
         model = self._fitted()
         return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad)
 

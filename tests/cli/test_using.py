@@ -34,7 +34,7 @@ def test_predict_labels_new_images(trained: Path, tmp_path: Path) -> None:
     assert cli.run(["predict", str(trained), str(tmp_path), "--out", str(out), "--device", "cpu"]) == 0
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["path", "label", "confidence", "set", "abstain", "uncertainty"]
+    assert list(rows[0]) == ["path", "label", "confidence", "set", "abstain"]
     assert len(rows) == len(images)
     right = [row["label"] == labels[int(Path(row["path"]).stem)] for row in rows]
     assert np.mean(right) > 0.8
@@ -312,7 +312,7 @@ def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Pat
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     columns = ["p(=cmd())", "p(path)", "p(two\nlines)", "p(caf\\udce9)"]
-    assert list(rows[0]) == ["path", "label", "confidence", "set", "abstain", "uncertainty", *columns]
+    assert list(rows[0]) == ["path", "label", "confidence", "set", "abstain", *columns]
     found = np.array([[float(row[column]) for column in columns] for row in rows])
     np.testing.assert_allclose(found, load_model(copy, "cpu").predict_proba(data / "south"), rtol=1e-5)
     np.testing.assert_allclose(found.max(1), [float(row["confidence"]) for row in rows], atol=1e-6)

@@ -1,4 +1,4 @@
-"""A model's answers about images: class, confidence, prediction set, uncertainty, and whether to abstain."""
+"""A model's answers about images: class, confidence, prediction set, and whether to abstain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from proud.errors import UserError
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import Score, prediction_sets
-from proud.trust.fitted import SCORES, Trust, check_coverage, check_risk, uncertainty_to_prototypes
+from proud.trust.fitted import SCORES, Trust, check_coverage, check_risk
 
 if TYPE_CHECKING:
     from proud.model.predict import Model
@@ -35,9 +35,8 @@ class AnswerOptions:
 
 def assess(model: Model, images: Tensor, options: AnswerOptions) -> dict[str, list[Any]]:
     """For stored uint8 images: label and confidence; calibrated models add `set` (classes by falling probability) and
-    `abstain`; those with prototypes add `uncertainty`, in nats; on request, `probabilities` [K]. Classes are
-    numbers."""
-    features, logits = model.outputs(images)
+    `abstain`; on request, `probabilities` [K]. Classes are numbers."""
+    logits = model.logits(images)
     trust = model.trust
     raw = probabilities(logits)
     calibrated = probabilities(logits, trust.temperature if trust else 1.0)
@@ -49,9 +48,6 @@ def assess(model: Model, images: Tensor, options: AnswerOptions) -> dict[str, li
         order = raw.argsort(dim=1, descending=True, stable=True).tolist()
         found["set"] = [[k for k in likely if member[k]] for likely, member in zip(order, inside, strict=True)]
         found["abstain"] = [threshold is None or sure < threshold for sure in raw.amax(1).tolist()]
-    if model.prototypes:
-        doubts = uncertainty_to_prototypes(features, model.prototypes)
-        found["uncertainty"] = [round(doubt, 4) for doubt in doubts.tolist()]
     if options.probabilities:
         found["probabilities"] = list(calibrated.numpy())
     return found

@@ -82,8 +82,7 @@ class Model:
         self, images: Any, skip_bad: bool = False, coverage: float = 0.9, risk: float = 0.05, sets: Score = "lac"
     ) -> dict[str, np.ndarray]:
         """The columns of predictions.csv, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, if the model has them, `set` (a tuple of labels by falling probability), `abstain` (True or False)
-        and `uncertainty`."""
+        and, if the model has them, `set` (a tuple of labels by falling probability) and `abstain` (True or False)."""
         options = AnswerOptions(coverage, risk, sets)
         return answer_table(self, images, np.array(self.classes), options, skip_bad)
 

@@ -149,17 +149,8 @@ def read_trust(stored: Any) -> Trust | None:
     return Trust(stored["images"], temperature, quantiles, thresholds, dict(stored.get("validation", {})))
 
 
-def to_prototypes(features: Tensor, stored: dict[str, Tensor], site: str = "") -> tuple[Tensor, Tensor, Tensor]:
-    """Distances to the merged prototypes or those of a site. [N,d] -> [N,K], aligned features [N,d], present [K]."""
-    suffix = f"/{site}" if site else ""
-    prototypes = stored[f"site/{site}" if site else "merged"]
-    present = stored[f"present/{site}"] if site else prototypes.abs().sum(1) > 0
+def to_prototypes(features: Tensor, stored: dict[str, Tensor], site: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Distances to the prototypes of a site. [N,d] -> [N,K], aligned features [N,d], present [K]."""
     unit = torch.nn.functional.normalize(features.float(), dim=1)
-    aligned = unit - stored[f"center{suffix}"]
-    return ops.cosine_distance(aligned, prototypes), aligned, present
-
-
-def uncertainty_to_prototypes(features: Tensor, stored: dict[str, Tensor]) -> Tensor:
-    """Eq. 5 for new images: entropy in nats over the merged prototypes. [N,d] -> [N]."""
-    distances, _, present = to_prototypes(features, stored)
-    return ops.uncertainty(distances, stored["tau"], present)
+    aligned = unit - stored[f"center/{site}"]
+    return ops.cosine_distance(aligned, stored[f"site/{site}"]), aligned, stored[f"present/{site}"]

@@ -21,7 +21,7 @@ class PredictArguments(WithAnswers, WithModel):
     images: Annotated[Positional[tuple[Path, ...]], value("IMAGES ...", "(required)")] = ()
     """image files, or folders that are searched to any depth"""
     out: Annotated[Path, value("FILE")] = Path("predictions.csv")
-    """CSV file to write: path, label, confidence and, if the model has them, set, abstain, uncertainty"""
+    """CSV file to write: path, label, confidence and, if the model has them, set, abstain"""
     probabilities: Switch = False
     """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False
