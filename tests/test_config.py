@@ -108,7 +108,7 @@ def test_values_outside_the_limits_are_refused(method: str, name: str, value: An
 
 def test_settings_of_the_same_name_may_have_different_limits() -> None:
     words = ["--labeled", "pen", "--beta", "0.05"]
-    run, settings, options, _ = parse_train(["--method", "l2d", *words])
+    run, settings, options, *_ = parse_train(["--method", "l2d", *words])
     check_run(run, settings, options)
     assert settings.beta == 0.05  # type: ignore[attr-defined]
     run, settings, options, _ = parse_train(["--method", "mixmatch", *words])

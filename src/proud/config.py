@@ -68,7 +68,7 @@ SQUARES: tuple[Square, ...] = get_args(Square)
 class ReadSpec:
     """How images are read; the same in all runs of a bench."""
 
-    size: Annotated[WholeNumber, value("PIXELS", "(default: the network's own)")] = 0
+    size: Annotated[WholeNumber, value("PIXELS", "(default: the network's own; 128 for photographs on a CPU)")] = 0
     """side of the square images that the network sees"""
     square: Square = "middle"
     """non-square images: centre-cropped (`middle`), padded with grey (`pad`), or stretched (`stretch`)"""
@@ -95,14 +95,14 @@ class DomainSpec:
     """Which images there are, and which part they play."""
 
     data: Annotated[str, value("DATA")] = "embedded"
-    """a folder ROOT/<domain>/<class>/*, a CSV file (path,domain,label), a benchmark's name, or `embedded`"""
+    """folder ROOT/<domain>/<class>/*, CSV file (path,domain,label), benchmark, or `embedded`"""
     root: Annotated[str, value("DIR", "(for benchmarks only)")] = ""
     """folder of a named benchmark (digits-dg, pacs, office-home)"""
-    labeled: Annotated[str, value("DOMAIN", "(required)")] = ""
-    """the domain whose labels are used"""
-    test: Annotated[str, value("DOMAIN")] = NOTHING
-    """the unseen domain, for measuring only; `none`: train on all domains, measure on validation images alone"""
-    unlabeled: Annotated[tuple[str, ...], value("DOMAIN ...", "(default: all the others)")] = ()
+    labeled: Annotated[str, value("SITE", "(required)")] = ""
+    """the domain (folder name) whose labels are used"""
+    test: Annotated[str, value("SITE")] = NOTHING
+    """the unseen domain, for measuring only; `none`: use all domains for training"""
+    unlabeled: Annotated[tuple[str, ...], value("SITE ...", "(default: all the others)")] = ()
     """domains used without labels"""
     labels: Annotated[str, value("FILE", "(optional)")] = ""
     """CSV file (path,domain,label) with labels for a few images of unlabeled domains, from `proud label-next`"""

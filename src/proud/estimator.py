@@ -25,10 +25,10 @@ from proud.data.arrays import as_numpy
 from proud.data.python_inputs import catalog_of, given_names
 from proud.data.source import find_task
 from proud.errors import UserError
-from proud.machine import Stopped
+from proud.machine import Stopped, choose_device
 from proud.methods import check_name, method_class, method_config
 from proud.methods.base import MethodConfig
-from proud.methods.presets import preset
+from proud.methods.presets import preset, suited_size
 from proud.model.answers import AnswerOptions
 from proud.model.format import read_run
 from proud.model.load import load_model
@@ -124,7 +124,9 @@ class ProUD:
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
         config = self._config(given | roles)
         source = find_task(config, images.catalog)
-        config = replace(config, model=choose_model(config.model, source.native_side))
+        on_cpu = choose_device(options.device).type == "cpu"
+        model = choose_model(config.model, source.native_side)
+        config = replace(suited_size(config, model, on_cpu), model=model)
         threads = torch.get_num_threads()
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, threads)
@@ -134,7 +136,7 @@ class ProUD:
             data = load_task(config, source, cache=options.cache)[0] if options.resume else source
             try:
                 result = train(
-                    config, self._settings(config), replace(options, out=str(folder)), data=data, watch=watch
+                    config, self._settings(config, on_cpu), replace(options, out=str(folder)), data=data, watch=watch
                 )
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
@@ -155,10 +157,10 @@ class ProUD:
     def _config(self, given: dict[str, Any]) -> RunConfig:
         return RunConfig(**{field.name: given[field.name] for field in fields(RunConfig) if field.name in given})
 
-    def _settings(self, config: RunConfig) -> MethodConfig:
+    def _settings(self, config: RunConfig, on_cpu: bool) -> MethodConfig:
         given = {name: getattr(self, name) for name in COMMON_SETTINGS} | self.settings
         chosen = {name: value for name, value in given.items() if value is not None}
-        return method_config(config.method, **preset("python", config.model, config.method) | chosen)
+        return method_config(config.method, **preset("python", config.model, config.method, on_cpu) | chosen)
 
     def _remember(self, folder: Path, result: dict[str, Any], names: dict[str, Any]) -> None:
         """`names`: class -> label as it was given, numbers as numbers."""

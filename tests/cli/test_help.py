@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from cli.fresh import assert_cpu_time, fresh_process
 from proud.cli.main import COMMANDS, run
@@ -57,7 +60,7 @@ assert len(ours) <= {most}, ours
 
 
 @pytest.mark.parametrize(
-    ("argv", "most_modules", "times"), [(["--help"], 8, 0.2), (["train", "--help"], 34, 0.5)], ids=["proud", "train"]
+    ("argv", "most_modules", "times"), [(["--help"], 8, 0.2), (["train", "--help"], 40, 0.5)], ids=["proud", "train"]
 )
 def test_help_is_instant(argv: list[str], most_modules: int, times: float) -> None:
     """Few modules, and a fraction of the time of `import torch`."""
@@ -86,6 +89,46 @@ def test_help_depends_on_method_and_data() -> None:
     assert "erm-method options" in text
     assert "--views" not in text
     assert "(default: 80)" in text
+
+
+def test_the_usual_flags_of_train_come_first() -> None:
+    lines = flags(["train"]).splitlines()
+    first = [line.split()[1] for line in lines[:25] if line.startswith("│ --")]
+    wanted = "data labeled test out method epochs size batch-size resume overwrite model"
+    assert first == [f"--{name}" for name in wanted.split()]
+    assert "--resume" in "\n".join(lines[:22])
+
+
+def test_lines_of_help_are_at_most_100_characters_wide() -> None:
+    """On a terminal of 200 columns."""
+    for method in ("proud-plus", "eid"):
+        assert max(map(len, flags(["train", "--method", method]).splitlines())) <= 100
+    for name in COMMANDS.keys() - {"train"}:
+        assert max(map(len, flags([name]).splitlines())) <= 100, name
+    assert max(map(len, flags([]).splitlines())) <= 120
+
+
+def test_no_symbols_in_help() -> None:
+    """Settings are explained in words, not by a paper's symbols."""
+    from proud.cli.flags.train_help import field_texts
+    from proud.methods import method_class
+
+    for method in METHODS:
+        for name, text in field_texts(method_class(method).Config).items():
+            assert text.isascii() and not re.search(r"\bEq\.|\b(U|Beta)\(|\([A-Z]\)", text), f"{method} {name}: {text}"
+
+
+def test_defaults_are_those_of_the_data_and_the_device(tmp_path: Path) -> None:
+    for site in ("a", "b"):
+        (tmp_path / site / "x").mkdir(parents=True)
+        Image.new("RGB", (100, 90)).save(tmp_path / site / "x" / "1.png")
+    data = ["train", "--data", str(tmp_path)]
+    on_cpu, on_gpu = (" ".join(flags([*data, "--device", device]).split()) for device in ("cpu", "cuda"))
+    assert "sees (default: 128)" in on_cpu and "sees (default: 224)" in on_gpu
+    assert "unlabeled) (default: 32)" in on_cpu and "unlabeled) (default: 128)" in on_gpu
+    assert "(default: resnet18.tv_in1k)" in on_cpu
+    Image.new("RGB", (60, 50)).save(tmp_path / "a" / "x" / "1.png")
+    assert "sees (default: 32)" in " ".join(flags(data).split())
 
 
 def test_misspelled_words_get_a_hint(capsys: pytest.CaptureFixture[str]) -> None:

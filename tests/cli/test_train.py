@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,27 @@ def test_settings_cannot_contradict_the_name_of_the_method(tmp_path: Path) -> No
             parse_train(["--labeled", "pen", "--method", method, undone])
     with pytest.raises(UserError, match="udmix=True: 'proud-no-udmix' means udmix=False"):
         ProUD(method="proud-no-udmix", udmix=True).fit(tmp_path, [tmp_path])
+
+
+def test_size_and_batch_suit_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for site, label in product("ab", "xy"):
+        (tmp_path / "data" / site / label).mkdir(parents=True)
+        Image.new("RGB", (100, 90)).save(tmp_path / "data" / site / label / "1.png")
+
+    def chosen(*flags: str) -> tuple[int, int, str]:
+        where = ["--data", str(tmp_path / "data"), "--labeled", "a", "--out", str(tmp_path / "run")]
+        found = parse_train([*where, *flags])
+        return found.run.size, found.settings.batch_size, found.notice
+
+    assert chosen() == (128, 32, "Chosen for a CPU: --size 128 --batch-size 32 (on a GPU 224 and 128).")
+    assert chosen("--size", "96")[:2] == (96, 32) and "--size" not in chosen("--size", "96")[2]
+    assert chosen("--size", "96", "--batch-size", "8") == (96, 8, "")
+    assert chosen("--device", "cuda") == (0, 128, "")
+    assert chosen("--model", "vit_tiny_patch16_224")[:2] == (0, 32), "networks of a fixed size keep it"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text('{"config": {"size": 0, "method_config": {"batch_size": 128}}}')
+    assert chosen("--resume")[:2] == (0, 128), "a run that was started on a GPU"
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ MOST_CLASSES = 20  # that are shown
 def run(arguments: TrainArguments) -> int:
     folder = arguments.options.out or default_folder(arguments.run)
     started = time.monotonic()
+    if arguments.notice and not arguments.options.quiet:
+        console.print(arguments.notice, markup=False, highlight=False, soft_wrap=True)
     with join(arguments.options.device) as group:
         try:
             with watchers(arguments, folder, group.rank) as watch:

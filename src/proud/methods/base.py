@@ -33,7 +33,7 @@ class MethodConfig:
     """Settings that all methods share. The defaults suit photographs; presets change them per data set."""
 
     epochs: Count = 80
-    """epochs of the main phase; an epoch is one pass over the unlabeled images"""
+    """passes over the unlabeled images, after pretraining"""
     pretrain_epochs: WholeNumber = 30
     """epochs on the labeled domain alone, before the main phase"""
     batch_size: Count = 128

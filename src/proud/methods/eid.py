@@ -44,7 +44,7 @@ class EIDConfig(MethodConfig):
     feature_steps: Count = 4
     """updates of the features against the classifiers' discrepancy in each adaptation step"""
     intermediate_mixup: BetaParameter = 1.0
-    """adaptation mixes labeled and clean images with ratios from Beta(a, a)"""
+    """adaptation mixes labeled and clean images; the larger, the more evenly (parameter of a beta distribution)"""
     clean_share: Share = 0.4
     """share of the agreed pseudo-labels that joins the next round's adaptation"""
     forget_rate: Share = 0.5
@@ -52,7 +52,7 @@ class EIDConfig(MethodConfig):
     mixstyle_p: Share = 0.5
     """how often MixStyle mixes, at each of its layers"""
     mixstyle_alpha: BetaParameter = 0.1
-    """MixStyle draws its ratios from Beta(a, a)"""
+    """MixStyle mixes the styles of two images; the larger, the more evenly (parameter of a beta distribution)"""
 
 
 class Phase(NamedTuple):

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class FixMatchConfig(EMAConfig):
     confidence: Share = 0.95
-    """least probability of a pseudo-label that is used (τ)"""
+    """least probability of a pseudo-label that is used"""
     unlabeled_weight: NotNegative = 1.0
-    """weight of the loss on unlabeled images (λ_u)"""
+    """weight of the loss on unlabeled images"""
 
 
 class FixMatch(Method):

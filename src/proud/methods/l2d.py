@@ -29,11 +29,11 @@ else:
 @dataclass(frozen=True)
 class L2DConfig(MethodConfig):
     contrast_weight: NotNegative = 1.0
-    """weight of the supervised contrastive loss (α1)"""
+    """weight of the supervised contrastive loss"""
     likelihood_weight: NotNegative = 1.0
-    """weight of the variational density's likelihood (α2)"""
+    """weight of the variational density's likelihood"""
     beta: NotNegative = 0.1
-    """weight of the mutual-information bound in the generator's loss (β)"""
+    """weight of the mutual-information bound in the generator's loss"""
     style_lr: Positive = 0.005
     """learning rate of the style generator"""
     style_share: Share = 0.6

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class MixMatchConfig(EMAConfig):
     views: Count = 2
-    """augmented views of each unlabeled image, whose predictions are averaged (K)"""
+    """augmented views of each unlabeled image, whose predictions are averaged"""
     temperature: Positive = 0.5
-    """sharpening of the guessed labels (T)"""
+    """temperature that sharpens the guessed labels: below 1, sharper"""
     beta: BetaParameter = 0.75
-    """MixUp draws its ratio from Beta(beta, beta)"""
+    """two images are mixed; the larger, the more evenly (parameter of a beta distribution)"""
     unlabeled_weight: NotNegative = 75.0
-    """final weight of the loss on unlabeled images (λ_U)"""
+    """final weight of the loss on unlabeled images"""
     rampup_steps: WholeNumber = 16_384
     """optimizer steps of the main phase over which that weight rises"""
 

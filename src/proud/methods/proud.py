@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ProUDConfig(MethodConfig):
     views: Count = 3
-    """augmented views per image that vote on its pseudo-label (R)"""
+    """augmented views per image that vote on its pseudo-label"""
     tau_uncertainty: Positive = 0.03
-    """temperature of the uncertainty (Eq. 5)"""
+    """temperature of the uncertainty: the smaller, the more certain are pseudo-labels near a prototype"""
     tau_ratio: Positive = 0.5
-    """temperature of the mixing ratio (Eq. 7)"""
+    """temperature of the mixing ratio: how steeply it falls with the uncertainty"""
     threshold: Share = 0.35
-    """above this, the mixing ratio is drawn from U(0, 1) (λ*)"""
+    """certainty above which a pseudo-label is mixed in at random ratios from 0 to 1"""
     alpha: NotNegative = 0.5
     """weight of the prototype merging loss"""
     mixup: BetaParameter = 2.0
-    """feature mixup draws its ratio from Beta(mixup, mixup)"""
+    """features of two images are mixed; the larger, the more evenly (parameter of a beta distribution)"""
     udmix: bool = True
-    """mix by uncertainty; otherwise every ratio is drawn from U(0, 1)"""
+    """mix by uncertainty; otherwise at random ratios from 0 to 1"""
     pml: bool = True
     """use the prototype merging loss"""
 

@@ -37,11 +37,11 @@ UNEVEN = 0.25  # total variation between the labeled domain's class distribution
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
     threshold: Share = 0.15
-    """above this, and below half the maximal uncertainty, the mixing ratio is drawn from U(0, 1)"""
+    """certainty above which a pseudo-label, if below half the maximal uncertainty, is mixed in at random ratios"""
     alpha: NotNegative = 1.0
     """weight of the prototype merging loss"""
     center: bool = True
-    """subtract a domain's mean from its unit features before angles are measured, in DaPP and in the merging loss"""
+    """subtract a domain's mean from its features before angles are measured, also in the merging loss"""
     spread: Positive = 2.0
     """multiplies the temperature of the uncertainty: centred features spread further"""
     classifier: NotNegative = 0.5

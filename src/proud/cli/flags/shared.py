@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,10 +23,29 @@ Data = Annotated[str, value("DATA", "(default: the run's own data)")]
 Root = Annotated[str, value("DIR", "(for benchmarks only)")]
 
 
+WIDEST = 100
+
+
 def parse(kind: Any, argv: list[str], command: str, description: str, default: Any = None) -> Any:
     """Flags from a dataclass, all on one level."""
     extra = {} if default is None else {"default": default}
-    return tyro.cli(kind, args=argv, prog=f"proud {command}", description=description, config=CONFIG, **extra)
+    with narrow() as width:
+        text = textwrap.fill(description, width, initial_indent=" ", subsequent_indent=" ")  # tyro joins other lines
+        return tyro.cli(kind, args=argv, prog=f"proud {command}", description=text, config=CONFIG, **extra)
+
+
+@contextmanager
+def narrow() -> Iterator[int]:
+    """Help is at most 100 columns wide, on any terminal."""
+    before, width = os.environ.get("COLUMNS"), min(WIDEST, shutil.get_terminal_size().columns)
+    os.environ["COLUMNS"] = str(width)
+    try:
+        yield width
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
 
 
 @dataclass(frozen=True, kw_only=True)

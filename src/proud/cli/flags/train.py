@@ -1,14 +1,16 @@
-"""Flags of `proud train`. Their defaults depend on the data and the method."""
+"""Flags of `proud train`. Their defaults depend on the data, the method and the device."""
 
 from __future__ import annotations
 
-from dataclasses import make_dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tyro
 
-from proud.cli.flags.shared import CONFIG, parse
+from proud.cli.flags.shared import CONFIG, narrow, parse
+from proud.cli.flags.train_help import show_help
 from proud.config import Options, RunConfig, choose_model
 from proud.data.benchmarks import find_benchmark, open_catalog
 from proud.data.catalog import Catalog
@@ -16,9 +18,11 @@ from proud.data.roles import find_domain
 from proud.data.shapes import native_side
 from proud.data.source import without_gc
 from proud.errors import UserError
-from proud.methods import METHODS, check_name, method_config
+from proud.files import read_json
+from proud.gpu import expects_cpu
+from proud.methods import check_name, method_config
 from proud.methods.base import MethodConfig
-from proud.methods.presets import preset
+from proud.methods.presets import CPU_BATCH, CPU_SIZE, preset, suited_size
 
 HELP = {"-h", "--help"}
 
@@ -29,53 +33,96 @@ class TrainArguments(NamedTuple):
     options: Options
     catalog: Catalog | None
     """the images, if the defaults of the settings depended on them"""
+    notice: str = ""
+    """what was chosen for this device"""
+
+
+class Defaults(NamedTuple):
+    """What the settings are unless they are given."""
+
+    run: RunConfig
+    settings: MethodConfig
+    catalog: Catalog | None
+    model: str
+    """the network for the images; `auto` if it is not known yet"""
+
+
+@dataclass(frozen=True)
+class First:
+    """What the defaults of all other settings depend on."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    options: Options = field(default_factory=Options)
 
 
 def parse_train(argv: list[str]) -> TrainArguments:
-    """The task and the method first: the defaults of all other settings depend on them."""
+    """The task, the method and the device first."""
     wants_help = bool(HELP & set(argv))
     given = [word for word in argv if word not in HELP]
-    run, rest = tyro.cli(
-        RunConfig, args=given, prog="proud train", config=CONFIG, return_unknown_args=True, add_help=False
-    )
-    defaults, catalog = default_settings(run, wants_help)
+    with narrow():
+        first, rest = tyro.cli(
+            First, args=given, prog="proud train", config=CONFIG, return_unknown_args=True, add_help=False
+        )
+    defaults = default_settings(first.run, first.options, wants_help)
+    if wants_help:
+        show_help(defaults.run, defaults.settings, first.options, defaults.model)
+    run = defaults.run
     parts = {
         "data_and_network": RunConfig,
-        f"{run.method.replace('-', '_')}_method": type(defaults),
+        f"{run.method.replace('-', '_')}_method": type(defaults.settings),
         "output_and_device": Options,
     }
     kind = make_dataclass("Train", parts.items(), frozen=True)
-    description = (
-        "Train a model on one labeled domain and all the others without their labels.\n\n"
-        f"The settings of method {run.method!r} are shown with their defaults for this data; use --method NAME --data "
-        f"DATA --help for others. Methods: {', '.join(METHODS)}."
-    )
-    rest += ["--help"] if wants_help else []
-    found = parse(kind, rest, "train", description, kind(run, defaults, Options()))
+    found = parse(kind, rest, "train", "", kind(run, defaults.settings, first.options))
     _, settings, options = (getattr(found, part) for part in parts)
     check_name(run.method, vars(settings))
     if not run.labeled:
         raise UserError(f"Name the labeled domain: --labeled DOMAIN.{_domains_of(run)}")
-    return TrainArguments(run, settings, options, catalog)
+    return TrainArguments(run, settings, options, defaults.catalog, chosen_for_cpu(first.run, defaults, rest))
 
 
-def default_settings(run: RunConfig, lenient: bool = False) -> tuple[MethodConfig, Catalog | None]:
-    """The benchmark's preset or, for one's own data, that of the network that suits the images."""
+def default_settings(run: RunConfig, options: Options, lenient: bool = False) -> Defaults:
+    """The benchmark's preset or, for one's own data, that of the network that suits the images and the device."""
     method_config(run.method)  # an unknown method is reported first
     benchmark = find_benchmark(run.data)
     if run.data == "embedded" or (benchmark and (run.root or not Path(run.data).is_dir())):
         name = benchmark.name if benchmark else run.data
-        return method_config(run.method, **preset(name, method=run.method)), None
+        model = choose_model(run.model, 32) if name in ("embedded", "digits-dg") else choose_model(run.model, 224)
+        return Defaults(run, method_config(run.method, **preset(name, method=run.method)), None, model)
     model, catalog = run.model, None
-    if model == "auto" and run.labeled:
+    if model == "auto" and (run.labeled or lenient):
         try:
             with without_gc():
                 catalog = open_catalog(run.data, run.root)
-            model = choose_model(model, native_side(catalog, find_domain(catalog, run.labeled)))
+            name = run.labeled or next(name for name, domain in catalog.domains.items() if domain.entries)
+            model = choose_model(model, native_side(catalog, find_domain(catalog, name)))
         except UserError:
             if not lenient:
                 raise
-    return method_config(run.method, **preset("", model, run.method)), catalog
+    on_cpu = expects_cpu(options.device)
+    settings = preset("", model, run.method, on_cpu)
+    run = suited_size(run, model, on_cpu)
+    if options.resume and options.out:
+        run, settings = as_started(Path(options.out), run, settings)
+    return Defaults(run, method_config(run.method, **settings), catalog, model)
+
+
+def as_started(folder: Path, run: RunConfig, settings: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """A resumed run keeps the size and the batch that were chosen for the device on which it started."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        config = read_json(folder / "run.json")["config"]
+        size, batch = int(config["size"]), int(config["method_config"]["batch_size"])
+        return replace(run, size=run.size if run.size not in (0, CPU_SIZE) else size), settings | {"batch_size": batch}
+    return run, settings
+
+
+def chosen_for_cpu(given: RunConfig, defaults: Defaults, rest: list[str]) -> str:
+    """One line about the settings that would be others on a GPU. `rest`: the flags of the method that were given."""
+    chosen = [f"--size {defaults.run.size}"] if given.size != defaults.run.size else []
+    batch = defaults.settings.batch_size
+    if batch == CPU_BATCH and not any(word.startswith("--batch-size") for word in rest):
+        chosen.append(f"--batch-size {batch}")
+    return f"Chosen for a CPU: {' '.join(chosen)} (on a GPU 224 and 128)." if chosen else ""
 
 
 def _domains_of(run: RunConfig) -> str:
