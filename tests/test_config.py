@@ -111,7 +111,7 @@ def test_settings_of_the_same_name_may_have_different_limits() -> None:
     run, settings, options, *_ = parse_train(["--method", "l2d", *words])
     check_run(run, settings, options)
     assert settings.beta == 0.05  # type: ignore[attr-defined]
-    run, settings, options, _ = parse_train(["--method", "mixmatch", *words])
+    run, settings, options, *_ = parse_train(["--method", "mixmatch", *words])
     with pytest.raises(UserError, match=r"--beta must be at least 0\.1, got 0\.05"):
         check_run(run, settings, options)
 
