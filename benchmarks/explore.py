@@ -3,21 +3,26 @@
 Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --variants F.json --epochs 100 --out F.jsonl
 
 Test accuracy and audited pseudo-label accuracy may guide choices on the development cells alone, so no other cell is
-accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}. Variants whose
-pretraining is the same share it.
+accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}; `--variants
+minus` switches one part of `proud-plus` at a time, `--variants plus` adds one to none (recipe.py, which makes the table
+of both). Variants whose pretraining is the same share it.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import recipe
 import speed
 import torch
+from table_text import this_command
 from torch import Tensor
 
 from proud import ops
@@ -26,6 +31,7 @@ from proud.config import RunConfig
 from proud.data.benchmarks import open_catalog
 from proud.data.source import find_task
 from proud.data.types import Task
+from proud.files import read_tensors, replacing, write_tensors
 from proud.machine import environment
 from proud.methods import method_class, method_config
 from proud.methods.base import Method
@@ -44,12 +50,12 @@ SEED = 7
 
 
 def build(
-    task: Task, spec: ModelSpec, data: str, variant: dict[str, Any], device: torch.device, weights: str
+    task: Task, spec: ModelSpec, data: str, variant: dict[str, Any], device: torch.device, weights: str, plain: bool
 ) -> Method:
     own = {key: value for key, value in variant.items() if key not in ("name", "method")}
     config = method_config(variant["method"], **preset(data, method=variant["method"]) | own)
     precision = "bf16" if device.type == "cuda" else "fp32"
-    compile = compiled_or_plain if device.type == "cuda" else uncompiled
+    compile = uncompiled if plain else compiled_or_plain
     context = make_context(
         task.training, spec, device, weights=weights, seed=SEED, precision=precision, compile=compile
     )
@@ -76,7 +82,9 @@ def begin(method: Method, pretrained: dict[str, Tensor]) -> None:
 def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     """Accuracies, and statistics of features and pseudo-labels."""
     net, context, about = method.network(), method.context, method.describe()
-    row: dict[str, Any] = {key: round(100 * value, 2) for key, value in evaluator.scores(net).items()}
+    scores = evaluator.scores(net)
+    row: dict[str, Any] = {key: round(100 * scores[key], 2) for key in scores if key.endswith("accuracy")}
+    row["test_recall"] = [None if value is None else round(100 * value, 1) for value in scores["test_recall"]]
     for t, name in enumerate(context.unlabeled_names):
         start, size = context.unlabeled.starts[t], context.unlabeled.sizes[t]
         some = torch.arange(start, start + size, max(1, size // 1000), device=context.device)
@@ -92,7 +100,9 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
         )  # near 1: collapsed to one class
         found = about.pseudo_labels.get(name)
         if found is not None:
-            domain["pseudo"] = round(100 * evaluator.audit(name, found)["accuracy"], 1)
+            audit = evaluator.audit(name, found)
+            domain["pseudo"] = round(100 * audit["accuracy"], 1)
+            domain["pseudo_recall"] = [None if value is None else round(100 * value, 1) for value in audit["recall"]]
             domain["agreement"] = round(100 * (logits.argmax(1) == found.labels[some - start]).float().mean().item(), 1)
             cosine = 1 - ops.cosine_distance(found.prototypes, found.prototypes)
             off = cosine[~torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)]
@@ -105,67 +115,79 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     return row
 
 
+def pretrain(method: Method, runner: Epochs, random: Randomness, kept: Path | None) -> dict[str, Tensor]:
+    """Train the first stage, or read what an earlier variant, cell or process has kept."""
+    if kept is not None and kept.is_file():
+        return {name: value.to(method.context.device) for name, value in read_tensors(kept).items()}
+    for epoch in range(method.stage_list()[0].epochs):
+        runner(method, *speed.begin(method, 0, epoch, random), random, lambda step: None)
+    state = {name: value.clone() for name, value in method.state_dict().items()}
+    if kept is not None:
+        with replacing(kept) as part:
+            write_tensors(part, state, "proud-explore-1")
+    return state
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", choices=DEVELOPMENT_CELLS)
     parser.add_argument("--root", required=True)
-    parser.add_argument("--cells", required=True)
-    parser.add_argument("--variants", type=Path, required=True)
+    parser.add_argument("--cells", required=True, help="all, or LABELED:TEST,…")
+    parser.add_argument("--variants", required=True, help="a JSON file, or `minus` or `plus` (see recipe.py)")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
     parser.add_argument("--size", type=int, default=0, help="pixels, if not those of the data set")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--plain", action="store_true", help="do not compile: faster for short trials on photographs")
+    parser.add_argument("--pretrained", type=Path, help="folder in which all variants and processes share pretraining")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0)
     arguments = parser.parse_args()
     deadline = time.monotonic() + 60 * arguments.minutes
     device = torch.device(arguments.device)
+    plain = arguments.plain or device.type != "cuda"
     catalog, memory = open_catalog(arguments.data, arguments.root), {}
-    variants = json.loads(arguments.variants.read_text())
+    variants = recipe.variants(arguments.variants)
     about = environment(device) | {"seed": SEED, "data": arguments.data, "weights": Path(arguments.weights).name}
     about |= {"size": arguments.size} if arguments.size else {}
-    for cell in arguments.cells.split(","):
-        if cell not in DEVELOPMENT_CELLS[arguments.data]:
+    about |= {"command": this_command()}
+    every = DEVELOPMENT_CELLS[arguments.data]
+    for cell in every if arguments.cells == "all" else arguments.cells.split(","):
+        if cell not in every:
             raise SystemExit(f"{cell} is not a development cell: its test accuracy must not guide choices")
         labeled, test = cell.split(":")
         run = RunConfig(labeled=labeled, test=test, size=arguments.size, weights=arguments.weights, seed=SEED)
         task, spec = load(run, find_task(run, catalog), memory=memory)
-        pretrained: dict[str, dict[str, Tensor]] = {}
-        for variant in variants:
-            if time.monotonic() > deadline:
-                print("out of time before", variant["name"])
-                return
-            started = time.monotonic()
-            method = build(task, spec, arguments.data, variant, device, arguments.weights)
-            runner = FastEpochs(method) if device.type == "cuda" else Epochs()
-            random = Randomness(SEED, device)
-            evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
-            pretrain, main_stage = method.stage_list()
-            key = pretraining_key(method)
-            if key not in pretrained:
-                for epoch in range(pretrain.epochs):
-                    runner(method, *speed.begin(method, 0, epoch, random), random, lambda step: None)
-                pretrained[key] = {name: value.clone() for name, value in method.state_dict().items()}
-            begin(method, pretrained[key])
-            trail = [{"epoch": 0, **look(method, evaluator)}]
-            for epoch in range(min(arguments.epochs, main_stage.epochs)):
-                losses = runner(method, *speed.begin(method, 1, epoch, random), random, lambda step: None)
-                if (epoch + 1) % arguments.every == 0 or epoch in (0, 9):
-                    means = {name: round(value.mean().item(), 3) for name, value in losses.items()}
-                    trail.append({"epoch": epoch + 1, "losses": means, **look(method, evaluator)})
-                    print(cell, variant["name"], json.dumps(trail[-1]), flush=True)
+        with tempfile.TemporaryDirectory() as here:
+            for variant in variants:
                 if time.monotonic() > deadline:
-                    break
-            row = {
-                "cell": cell,
-                "variant": variant,
-                "seconds": round(time.monotonic() - started, 1),
-                "trail": trail,
-                **about,
-            }
-            with arguments.out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+                    print("out of time before", cell, variant["name"])
+                    return
+                started = time.monotonic()
+                method = build(task, spec, arguments.data, variant, device, arguments.weights, plain)
+                runner = Epochs() if plain else FastEpochs(method)
+                random = Randomness(SEED, device)
+                evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
+                key = hashlib.sha256(f"{cell} {pretraining_key(method)} {spec}".encode()).hexdigest()[:16]
+                begin(
+                    method,
+                    pretrain(method, runner, random, (arguments.pretrained or Path(here)) / f"{key}.safetensors"),
+                )
+                trail = [{"epoch": 0, **look(method, evaluator)}]
+                last = min(arguments.epochs, method.stage_list()[1].epochs)
+                for epoch in range(last):
+                    losses = runner(method, *speed.begin(method, 1, epoch, random), random, lambda step: None)
+                    if (epoch + 1) % arguments.every == 0 or epoch in (0, last - 1):
+                        means = {name: round(value.mean().item(), 3) for name, value in losses.items()}
+                        trail.append({"epoch": epoch + 1, "losses": means, **look(method, evaluator)})
+                    if time.monotonic() > deadline:
+                        break
+                seconds = round(time.monotonic() - started, 1)
+                row = {"cell": cell, "variant": variant, "seconds": seconds, "trail": trail, **about}
+                print(cell, variant["name"], trail[-1]["epoch"], trail[-1]["test_accuracy"], seconds, flush=True)
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

@@ -163,6 +163,16 @@ def certainty_ratio(uncertainty: Array, tau: float) -> Array:
     return np.array([math.exp(-e / tau) / (1 + math.exp(-e / tau)) for e in uncertainty])
 
 
+def class_fair(uncertainty: Array, labels: Ints) -> Array:
+    everyone = sorted(uncertainty.tolist())
+    found = np.empty(len(labels))
+    for k in set(labels.tolist()):
+        members = sorted((row for row in range(len(labels)) if labels[row] == k), key=lambda row: uncertainty[row])
+        for i, row in enumerate(members):
+            found[row] = everyone[len(labels) * (2 * i + 1) // (2 * len(members))]
+    return found
+
+
 def mixing_ratio(uncertainty: Array, uniform: Array, tau: float, threshold: float) -> Array:
     ratios = certainty_ratio(uncertainty, tau)
     return np.array([u if r > threshold else r for r, u in zip(ratios, uniform, strict=True)])

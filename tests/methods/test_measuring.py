@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 from toy_context import toy_context, toy_method
 
+from proud.methods.proud_plus import ProUDPlusConfig
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import explore
+import recipe
 
 
 @pytest.mark.parametrize("name", ["proud", "proud-plus", "mean-teacher"])
@@ -41,3 +45,13 @@ def test_variants_share_a_pretraining_that_does_not_depend_on_their_settings() -
         for settings in ({}, {"alpha": 0.3, "epochs": 7}, {"warp": 0.1})
     ]
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_each_part_of_the_recipe_is_switched_on_its_own() -> None:
+    whole, *switched = recipe.variants("minus")
+    assert len(switched) == len(recipe.PARTS)
+    settings = {field.name for field in fields(ProUDPlusConfig)}
+    for variant, (off, on) in zip(switched, recipe.PARTS.values(), strict=True):
+        changed = {key: value for key, value in variant.items() if key not in whole}
+        assert changed in (off, on)
+        assert changed.keys() <= settings

@@ -368,3 +368,32 @@ def test_plus_warns_that_it_assumes_a_uniform_prior(class_mix: str, counts: tupl
     found = method.describe().warnings
     assert len(found) == warnings
     assert all("90 %" in text and "--class-mix labeled" in text for text in found)
+
+
+def test_certain_unlabeled_images_are_learned_as_they_are() -> None:
+    method, random = build("proud-plus", certain_weight=0.7)
+    stage, rows = method.stage_list()[-1], torch.arange(8)
+    method.uncertainty[rows] = torch.linspace(0, 2, 8)
+    draws, labels = random.draws(method.draws(stage)), method.labels[rows]
+    originals, _ = method.matched_views(rows, labels, draws)
+    with torch.no_grad():
+        logits = method.adjusted(method.net.head(method.net.features(originals)[8:])).double().numpy()
+    wanted = 0.0
+    for i in range(8):
+        certainty = 2 / (1 + np.exp(float(method.uncertainty[i]) / method.config.tau_ratio))
+        wanted += certainty * (np.log(np.exp(logits[i]).sum()) - logits[i, labels[i]]) / 8
+    losses = method.losses(stage, {"unlabeled": rows}, draws)
+    np.testing.assert_allclose(losses["certain"].item(), wanted, rtol=1e-4)
+    parts = losses["ce"] + losses["pml"] + losses["labeled"] + 0.7 * losses["certain"]
+    torch.testing.assert_close(losses["loss"], parts)
+    assert "certain" not in build("proud-plus")[0].losses(stage, {"unlabeled": rows}, draws)
+
+
+def test_fair_uncertainty_is_ranked_within_each_pseudo_class_of_a_domain() -> None:
+    method, random = build("proud-plus", fair=True)
+    method.pseudo_label(random)
+    for t, found in enumerate(method.found.values()):
+        here = method.uncertainty[method.context.unlabeled.rows_of(t)]
+        wanted = ops.class_fair(found.uncertainty, found.labels, method.context.classes)
+        assert torch.equal(here, wanted)
+        assert not torch.equal(here, found.uncertainty)  # the description keeps the uncertainty itself

@@ -3,7 +3,8 @@
 - features are centred per domain before angles are measured (`center`, `spread`);
 - prototypes and classifier decide together on pseudo-labels, with a class prior (`classifier`, `balance`, `class_mix`);
 - the merging loss is sharper and weights pseudo-labels by certainty (`alpha`, `pml_tau`);
-- a cross-entropy on the unmixed labeled images (`labeled_weight`);
+- cross-entropies on unmixed images, labeled ones and, by certainty, unlabeled ones (`labeled_weight`, `certain_weight`);
+- uncertainty can be ranked within each pseudo-class (`fair`);
 - averaged weights label, are evaluated and saved (`ema_epochs`);
 - images are warped, and some become line drawings (`warp`, `outline`);
 - batch norm is blended with each image's own statistics (`own_share`).
@@ -54,6 +55,10 @@ class ProUDPlusConfig(ProUDConfig):
     """temperature of the merging loss; the paper's is 1, at which it never saturates"""
     labeled_weight: NotNegative = 1.0
     """weight of a cross-entropy on the unmixed labeled images, which pass through the network anyway"""
+    certain_weight: NotNegative = 0.0
+    """weight of a cross-entropy on the unmixed unlabeled images, each weighted by its certainty"""
+    fair: bool = False
+    """rank uncertainty within each pseudo-class of a domain, so that rare classes are mixed as strongly as others"""
     warp: Share = 0.5
     """strength of random rotation, zoom, shear and shift of training images"""
     own_share: Share = 0.15
@@ -112,6 +117,10 @@ class ProUDPlus(ProUD):
 
     def pseudo_label(self, random: Randomness) -> None:
         super().pseudo_label(random)
+        if self.config.fair:
+            for t, found in enumerate(self.found.values()):
+                fair = ops.class_fair(found.uncertainty, found.labels, self.context.classes)
+                self.uncertainty[self.context.unlabeled.rows_of(t)] = fair
         if self.log_prior is not None:
             # SampleMatch draws labeled images of the pseudo-labels' classes, so all batches have their distribution
             self.log_prior.copy_(ops.log_class_mix(self.labels, self.context.classes))
@@ -154,19 +163,26 @@ class ProUDPlus(ProUD):
 
     @property
     def uses_unmixed(self) -> bool:
-        return self.config.pml or self.config.labeled_weight > 0
+        return self.config.pml or self.config.labeled_weight > 0 or self.config.certain_weight > 0
 
     def unmixed_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
         config, terms = self.config, {}
+        certainty = 2 * self.certainty(self.uncertainty[rows])  # 0 to 1
         if config.pml:
-            certainty = 2 * self.certainty(self.uncertainty[rows])  # 0 to 1
             weights = torch.cat([torch.ones_like(certainty), certainty])
             pml = ops.prototype_merging_loss(
                 self.less_center(features, rows), labels.repeat(2), self.merged, weights=weights, tau=config.pml_tau
             )
             terms["pml"] = (config.alpha, self.context.group.weighted_share(pml, weights))
-        logits = self.adjusted(self.net.head(features[: len(labels)]))
-        return terms | {"labeled": (config.labeled_weight, torch.nn.functional.cross_entropy(logits, labels))}
+        labeled, unlabeled = features.chunk(2)
+        terms["labeled"] = (config.labeled_weight, self.head_loss(labeled, labels).mean())
+        if config.certain_weight:
+            terms["certain"] = (config.certain_weight, (certainty * self.head_loss(unlabeled, labels)).mean())
+        return terms
+
+    def head_loss(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The classifier's cross-entropy of each image. [N,d], [N] -> [N]."""
+        return torch.nn.functional.cross_entropy(self.adjusted(self.net.head(features)), labels, reduction="none")
 
     def less_center(self, features: Tensor, rows: Tensor) -> Tensor:
         """Features of labeled and unlabeled images, centred like those of their domains."""
