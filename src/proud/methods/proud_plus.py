@@ -3,7 +3,7 @@
 - features are centred per domain before angles are measured (`center`, `spread`);
 - prototypes and classifier decide together on pseudo-labels, with a class prior (`classifier`, `balance`, `class_mix`);
 - the merging loss is sharper and weights pseudo-labels by certainty (`alpha`, `pml_tau`);
-- cross-entropies on unmixed images, labeled ones and, by certainty, unlabeled ones (`labeled_weight`, `certain_weight`);
+- cross-entropies on unmixed images: labeled and, by certainty, unlabeled (`labeled_weight`, `certain_weight`);
 - uncertainty can be ranked within each pseudo-class (`fair`);
 - averaged weights label, are evaluated and saved (`ema_epochs`);
 - images are warped, and some become line drawings (`warp`, `outline`);
