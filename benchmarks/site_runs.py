@@ -1,6 +1,6 @@
 """Small runs whose site verdicts are compared with the truth: short training, 120 to 200 images a site, on a CPU.
 
-Usage: python benchmarks/site_runs.py DATA WORK --weights FILE [--only pacs|digits_dg|embedded|trial]
+Usage: python benchmarks/site_runs.py DATA WORK --weights FILE [--only digits|pacs|pacs-digits|embedded|trial]
 
 DATA holds pacs/images/<domain>/<class>/* and digits_dg/<domain>/train/<class>/*. Every run is one `proud train` in
 WORK/runs; finished ones are skipped. `benchmarks/site_accuracy.py` reads them. The runs of the trial (four sites named
@@ -92,11 +92,11 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--weights", default="auto", help="of the ResNet-18 for PACS")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="beginning of the names of the runs to make")
     arguments = parser.parse_args()
     for run in plan():
         out = arguments.work / "runs" / run.name
-        if (out / "result.json").is_file() or (arguments.only and run.part != arguments.only):
+        if (out / "result.json").is_file() or not run.name.startswith(f"{arguments.only}-" if arguments.only else ""):
             continue
         command = [sys.executable, "-m", "proud", "train", "--data", sites(arguments.data, arguments.work, run)]
         command += [*run.flags, "--device", "cpu", "--quiet", "--out", str(out), "--overwrite", "--eval-every", "1000"]
