@@ -32,14 +32,14 @@ def test_the_demo_compares_both_methods_and_suggests_the_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "demo"
-    for method in ("erm", "proud"):  # an earlier demo is replaced
+    for method in demo.METHODS:  # an earlier demo is replaced
         (out / method).mkdir(parents=True)
         (out / method / "run.json").write_text("{}")
     assert cli.run(["demo", "--out", str(out)]) == 0
     output = " ".join(capsys.readouterr().out.split())
     for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
         assert word in output, word
-    assert (out / "proud" / "model" / "model.json").is_file()
+    assert (out / "proud-plus" / "model" / "model.json").is_file()
     assert (out / "erm" / "model" / "model.json").is_file()
     assert (out / "report.html").resolve().as_uri() in output
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -21,10 +21,12 @@ from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.trust.intervals import accuracy_interval
 
+METHODS = {"erm": "source-only (ERM)", RunConfig.method: "ProUD"}
+
 
 def run(arguments: DemoArguments) -> int:
     out, seed = arguments.out, arguments.seed
-    is_demo = any((out / method / "run.json").is_file() for method in ("erm", "proud"))
+    is_demo = any((out / method / "run.json").is_file() for method in METHODS)
     if out.exists() and not is_demo and any(out.iterdir()):
         raise UserError(f"{out} has other files. Choose another --out.")
     whole = (out / "report.html").is_file()
@@ -35,16 +37,16 @@ def run(arguments: DemoArguments) -> int:
         "[bold]print[/bold], tested on the unseen [bold]street[/bold]"
     )
     results = {}
-    for method in ("erm", "proud"):
+    for method, name in METHODS.items():
         started = any((out / method).glob("checkpoints/*")) and not whole  # stopped before: it continues
         if not started:
             shutil.rmtree(out / method, ignore_errors=True)
         config = RunConfig(data="embedded", labeled="pen", test="street", method=method, seed=seed)
-        settings = method_config(method, **preset("embedded"))
+        settings = method_config(method, **preset("embedded", method=method))
         # the score is the mean of the last five epochs all the same
         options = Options(out=str(out / method), eval_every=4, device="auto", resume=started)
         try:
-            with watching("source-only" if method == "erm" else "ProUD", True, console) as watch:
+            with watching(name, True, console) as watch:
                 results[method] = train(config, settings, options, watch=watch)
         except Stopped:
             console.print("Stopped. The same command continues.")
@@ -58,7 +60,7 @@ def run(arguments: DemoArguments) -> int:
 def write_demo_report(out: Path) -> Path:
     with console.status("report") as status:
         return write_report(
-            [out / "erm", out / "proud"],
+            [out / method for method in METHODS],
             out / "report.html",
             overwrite=True,
             progress=lambda text: status.update(f"report: {escape(text)}"),
@@ -69,22 +71,28 @@ def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
     table = Table(title="Accuracy on the unseen domain (street)", title_justify="left")
     table.add_column("method")
     table.add_column("street", justify="right")
-    table.add_column("pseudo-labels, start → end")
-    for method, name in (("erm", "source-only (ERM)"), ("proud", "ProUD")):
+    table.add_column("right pseudo-labels, start → end")
+    table.add_column("certain ones, start → end")
+    for method, name in METHODS.items():
         result = results[method]
-        last = result.get("domains_last", {})
-        labels = ", ".join(
-            f"{escape(domain)} {100 * first['accuracy']:.0f} % → {100 * last[domain]['accuracy']:.0f} %"
-            for domain, first in result.get("domains_first", {}).items()
-        )
-        table.add_row(name, str(accuracy_interval(result["test_accuracy"], result["test_images"])), labels or "–")
+        score = accuracy_interval(result["test_accuracy"], result["test_images"])
+        table.add_row(name, str(score), changes(result, "accuracy"), changes(result, "certain"))
     console.print(table)
-    gain = 100 * (results["proud"]["test_accuracy"] - results["erm"]["test_accuracy"])
+    source_only, ours = (results[method]["test_accuracy"] for method in METHODS)
+    gain = 100 * (ours - source_only)
     console.print(f"ProUD is {abs(gain):.1f} points {'above' if gain >= 0 else 'BELOW'} source-only.")
-    console.print(f"Files of the runs: {escape(str(out / 'proud'))} and {escape(str(out / 'erm'))}")
+    console.print(f"Files of the runs: {escape(' and '.join(str(out / method) for method in METHODS))}")
     console.print(
         "Your own data, as folders ROOT/<domain>/<class>/* (class folders are needed in the labeled domain only):"
     )
     console.print(
         "  [bold].venv/bin/proud train --data ROOT --labeled NAME --test none --out runs/mine[/bold]", soft_wrap=True
+    )
+
+
+def changes(result: dict[str, Any], signal: str) -> str:
+    """A share of each unlabeled domain's images, in the first and the last main epoch."""
+    first, last = (result.get(key, {}) for key in ("domains_first", "domains_last"))
+    return "\n".join(
+        f"{escape(name)} {100 * first[name][signal]:.0f} % → {100 * last[name][signal]:.0f} %" for name in first
     )

@@ -14,7 +14,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "pacs": {**PHOTOS, "epochs": 80, "pretrain_epochs": 30},
     "office-home": {**PHOTOS, "epochs": 60, "pretrain_epochs": 30, "weight_decay": 0.0001, "tau_uncertainty": 0.02},
     "digits-dg": {**DIGITS, "epochs": 800, "pretrain_epochs": 200},
-    "embedded": {**DIGITS, "epochs": 10, "pretrain_epochs": 20, "batch_size": 64},
+    "embedded": {**DIGITS, "epochs": 20, "pretrain_epochs": 20, "batch_size": 64},
     # one's own data, by the kind of network
     "photos": {**PHOTOS, "epochs": 60, "pretrain_epochs": 30},
     "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100},
