@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NOTHING = "none"
 DEFAULT_BACKBONE = "resnet18.tv_in1k"
 SMALL_SIDE = 64  # images up to this side get the digits net
+MOST_SITES = 20  # in a pool
 LAST_EPOCHS = 5  # scores and signals are means over these
 
 
@@ -106,12 +107,19 @@ class DomainSpec:
     """domains used without labels"""
     labels: Annotated[str, value("FILE", "(optional)")] = ""
     """CSV file (path,domain,label) with labels for a few images of unlabeled domains, from `proud label-next`"""
+    add: Annotated[tuple[str, ...], value("SITE ...", "(optional)")] = ()
+    """more unlabeled sites: folders of images anywhere, or domains of the data"""
+    unlabeled_pool: Annotated[str, value("FOLDER", "(optional)")] = ""
+    """unlabeled images of unknown origin, which are grouped into sites by their style"""
+    sites: Annotated[str, value("auto|K")] = "auto"
+    """number of sites in the pool; `auto`: as many as are told apart"""
 
     def __post_init__(self) -> None:
         """Domain names are compared in Unicode's composed form, as they are read."""
         object.__setattr__(self, "labeled", nfc(self.labeled))
         object.__setattr__(self, "test", nfc(self.test))
         object.__setattr__(self, "unlabeled", tuple(map(nfc, self.unlabeled)))
+        object.__setattr__(self, "add", tuple(self.add))
 
 
 @dataclass(frozen=True)
@@ -128,14 +136,17 @@ class RunConfig(NetSpec, TaskSpec):
 
     method: Annotated[str, value("NAME")] = "proud-plus"
     """training method"""
+    start_from: Annotated[str, arg(name="from", metavar="RUN", help_behavior_hint="(optional)")] = ""
+    """start from the model of a finished run instead of pretraining; its data, network and method are the defaults"""
 
     @classmethod
     def from_stored(cls, stored: dict[str, Any]) -> Self:
         """From the config in run.json or model.json. Raises a UserError if it is not valid."""
         known = {field.name for field in fields(cls)}
         given = {name: item for name, item in stored.items() if name in known}
-        if not isinstance(given.get("unlabeled", []), list | tuple):
-            raise UserError(f"unlabeled must be a list of domains, got {given['unlabeled']!r}.")
+        for name in ("unlabeled", "add"):
+            if not isinstance(given.get(name, []), list | tuple):
+                raise UserError(f"{name} must be a list of domains, got {given[name]!r}.")
         try:
             run = cls(**given | {"unlabeled": tuple(given.get("unlabeled", ()))})
         except (TypeError, AttributeError) as error:
@@ -235,10 +246,18 @@ def check_run(run: RunConfig, method: MethodConfig, options: Options | None = No
         raise UserError("Name the labeled domain: --labeled DOMAIN.")
     if run.labeled == run.test:
         raise UserError(f"--labeled and --test are both {run.labeled!r}: the test domain must be an unseen one.")
+    if run.sites != "auto" and not (run.sites.isascii() and run.sites.isdigit() and 1 <= int(run.sites) <= MOST_SITES):
+        raise UserError(f"--sites must be `auto` or a number from 1 to {MOST_SITES}, got {run.sites!r}.")
+    if run.sites != "auto" and not run.unlabeled_pool:
+        raise UserError("--sites is the number of sites in a pool: name it with --unlabeled-pool FOLDER.")
 
 
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+RARE = ("labels", "add", "unlabeled_pool", "sites", "start_from")
+"""settings that are stored only if they are used"""
 
 
 # ---- flat form: as stored beside every result, and as given in Python
@@ -246,10 +265,12 @@ def flag(name: str) -> str:
 
 def flat(run: RunConfig, method: MethodConfig) -> dict[str, Any]:
     """Both configs as one JSON-able dict."""
-    values = _plain(asdict(run) | {"unlabeled": list(run.unlabeled), "method_config": asdict(method)})
-    if not run.labels:
-        del values["labels"]
-    return values
+    lists = {"unlabeled": list(run.unlabeled), "add": list(run.add)}
+    values = _plain(asdict(run) | lists | {"method_config": asdict(method)})
+    usual = RunConfig()
+    return {
+        name: item for name, item in values.items() if name not in RARE or getattr(run, name) != getattr(usual, name)
+    }
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from proud.training.progress_lines import Silent, watching
 from proud.training.records import Records
 from proud.training.run import load as load_task
 from proud.training.run import train
+from proud.training.start import read_start
 
 GIVEN_TO_FIT = {field.name for field in fields(DomainSpec)}
 """`fit` gets the images themselves"""
@@ -124,6 +125,8 @@ class ProUD:
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
         config = self._config(given | roles)
         source = find_task(config, images.catalog)
+        if (start := read_start(config)) is not None:
+            config = start.fit(config)
         on_cpu = choose_device(options.device).type == "cpu"
         model = choose_model(config.model, source.native_side)
         config = replace(suited_size(config, model, on_cpu), model=model)
@@ -160,7 +163,8 @@ class ProUD:
     def _settings(self, config: RunConfig, on_cpu: bool) -> MethodConfig:
         given = {name: getattr(self, name) for name in COMMON_SETTINGS} | self.settings
         chosen = {name: value for name, value in given.items() if value is not None}
-        return method_config(config.method, **preset("python", config.model, config.method, on_cpu) | chosen)
+        usual = preset("python", config.model, config.method, on_cpu, started=bool(config.start_from))
+        return method_config(config.method, **usual | chosen)
 
     def _remember(self, folder: Path, result: dict[str, Any], names: dict[str, Any]) -> None:
         """`names`: class -> label as it was given, numbers as numbers."""

@@ -26,8 +26,8 @@ class Roles:
         return (self.labeled, *self.unlabeled, *([self.test] if self.test else []))
 
 
-def assign_roles(catalog: Catalog, spec: TaskSpec) -> Roles:
-    """No named unlabeled domains: all domains that are neither labeled nor test."""
+def assign_roles(catalog: Catalog, spec: TaskSpec, added: tuple[str, ...] = ()) -> Roles:
+    """No named unlabeled domains: all domains that are neither labeled nor test. `added` ones are unlabeled, too."""
     labeled = as_read(catalog, spec.labeled)
     test = None if spec.test == NOTHING else as_read(catalog, spec.test)
     if labeled == test:
@@ -36,10 +36,11 @@ def assign_roles(catalog: Catalog, spec: TaskSpec) -> Roles:
     target = None if test is None else with_images(catalog, test)
     if spec.unlabeled:
         names = [as_read(catalog, name) for name in spec.unlabeled]
+        names += [name for name in added if name not in names]
     else:
         names = [name for name, domain in catalog.domains.items() if name not in (labeled, test) and domain.entries]
     for name, role in ((labeled, "labeled"), (test, "test")):
-        if name in names:
+        if name in (*names, *added):
             raise UserError(f"{name!r} is the {role} domain and cannot be an unlabeled one too")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

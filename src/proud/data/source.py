@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from proud.config import TaskSpec
+from proud.data.added import with_added
 from proud.data.benchmarks import open_catalog
 from proud.data.catalog import Catalog
 from proud.data.csv_table import LabelRow, read_labels
@@ -34,8 +35,8 @@ def find_task(spec: TaskSpec, catalog: Catalog | None = None) -> TaskSource:
     """Find the images and check the roles of the domains. `catalog`: if the images were found before."""
     labels = read_labels(spec.labels) if spec.labels else []
     with without_gc():
-        catalog = catalog or open_catalog(spec.data, spec.root)
-    return TaskSource(spec, catalog, assign_roles(catalog, spec), tuple(labels))
+        catalog, added = with_added(catalog or open_catalog(spec.data, spec.root), spec)
+    return TaskSource(spec, catalog, assign_roles(catalog, spec, added), tuple(labels))
 
 
 @contextmanager

@@ -104,6 +104,9 @@ class Method(Parts):
     distributed: ClassVar[bool] = False
     """whether several processes may train one network: whatever mixes images uses `context.group`"""
 
+    starts_from_model: ClassVar[bool] = True
+    """whether training may start from a finished model (`proud train --from`), which all its networks then equal"""
+
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from proud.config import NOTHING
 from proud.data.types import UNKNOWN, TrainingData
 from proud.distributed.group import ALONE, Group
 from proud.methods.base import Sizes, Stage, any_length
@@ -86,6 +87,8 @@ class Context:
     known: Tensor | None = None  # [unlabeled rows]: labels that the user added, -1 elsewhere; None without any
     compile: Callable[[Callable[..., Any]], Callable[..., Any]] = uncompiled
     """for functions of pure tensor work outside `losses`"""
+    start: dict[str, Tensor] | None = None
+    """weights of the model that training starts from, in place of `weights`"""
 
     @property
     def sizes(self) -> Sizes:
@@ -116,7 +119,10 @@ class Context:
         )
 
     def build_net(self, purpose: str) -> Net:
-        net = build_net(self.spec, self.weights, self.seed, purpose).to(self.device)
+        net = build_net(self.spec, self.weights if self.start is None else NOTHING, self.seed, purpose)
+        if self.start is not None:
+            net.load_state_dict(self.start)
+        net = net.to(self.device)
         return net.to(memory_format=torch.channels_last) if self.device.type == "cuda" else net
 
 
@@ -130,6 +136,7 @@ def make_context(
     precision: Literal["fp32", "bf16"],
     group: Group = ALONE,
     compile: Callable[[Callable[..., Any]], Callable[..., Any]] = uncompiled,
+    start: dict[str, Tensor] | None = None,
 ) -> Context:
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
@@ -153,6 +160,7 @@ def make_context(
         group=group,
         known=_known_labels(data, device),
         compile=compile,
+        start=start,
     )
 
 

@@ -72,6 +72,7 @@ def phase_of(stage: Stage) -> Phase:
 
 class EID(Method):
     Config = EIDConfig
+    starts_from_model = False
     config: EIDConfig
 
     def __init__(self, config: EIDConfig, context: Context) -> None:

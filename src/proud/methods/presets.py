@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -37,11 +38,16 @@ CPU_SIZE = 128
 CPU_BATCH = 32
 
 
-def preset(data: str, model: str = "auto", method: str = "", on_cpu: bool = False) -> dict[str, Any]:
-    """Settings of a method for a named benchmark or, for one's own data, for the kind of network and the device."""
+def preset(
+    data: str, model: str = "auto", method: str = "", on_cpu: bool = False, started: bool = False
+) -> dict[str, Any]:
+    """Settings of a method for a named benchmark or, for one's own data, for the kind of network and the device.
+
+    `started`: from a finished model, without pretraining and with a quarter of the epochs."""
     name = data if data in PRESETS else "small" if model == "digits" else "photos"
     suited = {"batch_size": CPU_BATCH} if on_cpu and name == "photos" else {}
-    return PRESETS[name] | OWN.get(method, {}).get(name, {}) | suited
+    found = PRESETS[name] | OWN.get(method, {}).get(name, {}) | suited
+    return found | {"pretrain_epochs": 0, "epochs": math.ceil(found["epochs"] / 4)} if started else found
 
 
 def suited_size(run: RunConfig, model: str, on_cpu: bool) -> RunConfig:

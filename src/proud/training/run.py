@@ -36,6 +36,7 @@ from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
 from proud.training.reuse import Reuse
 from proud.training.run_folder import clear, default_folder, opened, refuse_other_data
+from proud.training.start import Start, read_start
 from proud.trust.intervals import accuracy_interval
 
 Watch = Callable[[Progress], None]
@@ -50,6 +51,7 @@ class Run:
     options: Options
     folder: Path
     group: Group = ALONE
+    start: Start | None = None
 
     @property
     def stored(self) -> dict[str, Any]:
@@ -76,10 +78,12 @@ def train(
     `data`: the images, if they are already found or read. With a `group` of processes all of them call this; only the
     first writes and gets the result. `reuse` (for one process): what other runs of a bench have done already.
     """
-    run = Run(config, settings, options, Path(options.out or default_folder(config)), group)
     with group.failing_together():
         check_run(config, settings, options)
+        start = read_start(config)
+        config = start.fit(config) if start is not None else config
         check_method(group, config.method, method_class(config.method), settings.batch_size)
+    run = Run(config, settings, options, Path(options.out or default_folder(config)), group, start)
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
         finished = group.from_first(lambda: None if before is None else read_result(run.folder))
@@ -179,14 +183,20 @@ def build(
 ) -> tuple[Task, Method, dict[str, Any]]:
     """Images, method, and their description in run.json. `before`: the description of a run to be resumed."""
     config, options, group = run.config, run.options, run.group
+    start = run.start
     device = choose_device(group.device(options.device))
     # sums depend on the number of threads: a resumed run keeps it
     kept = before["threads"] if before and before.get("processes", 1) == group.size and "threads" in before else 0
     threads = choose_threads(options.threads or kept, group.local_size)
+    if start is not None:
+        data = data if isinstance(data, Task | TaskSource) else find_task(config, data)
+        start.refuse_other_classes(data.training.classes if isinstance(data, Task) else data.roles.classes)
     task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache)
     check_known_labels(task, config.method)
     if before is not None:
         refuse_other_data(run.folder, before["task"], task.report)
+        if start is not None:
+            start.refuse_change(before)
     precision: Literal["fp32", "bf16"] = "bf16" if device.type == "cuda" else "fp32"
     context = make_context(
         task.training,
@@ -197,11 +207,13 @@ def build(
         precision=precision if config.precision == "auto" else config.precision,
         group=group,
         compile=compiled_or_plain if uses_graphs(run, device) else uncompiled,
+        start=start.state if start is not None else None,
     )
     method = method_class(config.method)(run.settings, context)
     about = {"task": task.report, "model": asdict(method.context.spec), "threads": threads}
     about |= {"code": code_version(config.method), **environment(device)}
     about |= {"processes": group.size} if group.size > 1 else {}
+    about |= {"started_from": start.provenance} if start is not None else {}
     if before is not None and run.writes:
         note_changed_code(run, before, code_version(config.method))
     for text in method.describe().warnings if before is None and run.writes else ():

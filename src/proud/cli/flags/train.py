@@ -23,6 +23,7 @@ from proud.gpu import expects_cpu
 from proud.methods import check_name, method_config
 from proud.methods.base import MethodConfig
 from proud.methods.presets import CPU_BATCH, CPU_SIZE, preset, suited_size
+from proud.model.inherit import inherited
 
 HELP = {"-h", "--help"}
 
@@ -59,10 +60,7 @@ def parse_train(argv: list[str]) -> TrainArguments:
     """The task, the method and the device first."""
     wants_help = bool(HELP & set(argv))
     given = [word for word in argv if word not in HELP]
-    with narrow():
-        first, rest = tyro.cli(
-            First, args=given, prog="proud train", config=CONFIG, return_unknown_args=True, add_help=False
-        )
+    first, rest = parse_first(given)
     defaults = default_settings(first.run, first.options, wants_help)
     if wants_help:
         show_help(defaults.run, defaults.settings, first.options, defaults.model)
@@ -81,14 +79,39 @@ def parse_train(argv: list[str]) -> TrainArguments:
     return TrainArguments(run, settings, options, defaults.catalog, chosen_for_cpu(first.run, defaults, rest))
 
 
+def parse_first(argv: list[str]) -> tuple[First, list[str]]:
+    """And the words that are left. A run that starts from another has its settings as defaults, and its added sites."""
+
+    def parsed(default: First) -> tuple[First, list[str]]:
+        with narrow():
+            return tyro.cli(
+                First,
+                args=argv,
+                prog="proud train",
+                config=CONFIG,
+                default=default,
+                return_unknown_args=True,
+                add_help=False,
+            )
+
+    first, rest = parsed(First())
+    if not first.run.start_from:
+        return first, rest
+    before = inherited(first.run.start_from)
+    again, rest = parsed(First(before))
+    added = tuple(dict.fromkeys((*before.add, *first.run.add)))
+    return replace(again, run=replace(again.run, add=added)), rest
+
+
 def default_settings(run: RunConfig, options: Options, lenient: bool = False) -> Defaults:
     """The benchmark's preset or, for one's own data, that of the network that suits the images and the device."""
     method_config(run.method)  # an unknown method is reported first
+    started = bool(run.start_from)
     benchmark = find_benchmark(run.data)
     if run.data == "embedded" or (benchmark and (run.root or not Path(run.data).is_dir())):
         name = benchmark.name if benchmark else run.data
         model = choose_model(run.model, 32) if name in ("embedded", "digits-dg") else choose_model(run.model, 224)
-        return Defaults(run, method_config(run.method, **preset(name, method=run.method)), None, model)
+        return Defaults(run, method_config(run.method, **preset(name, method=run.method, started=started)), None, model)
     model, catalog = run.model, None
     if model == "auto" and (run.labeled or lenient):
         try:
@@ -100,7 +123,7 @@ def default_settings(run: RunConfig, options: Options, lenient: bool = False) ->
             if not lenient:
                 raise
     on_cpu = expects_cpu(options.device)
-    settings = preset("", model, run.method, on_cpu)
+    settings = preset("", model, run.method, on_cpu, started)
     run = suited_size(run, model, on_cpu)
     if options.resume and options.out:
         run, settings = as_started(Path(options.out), run, settings)

@@ -1,0 +1,162 @@
+"""`proud train --from RUN --add SITE`: a model of some sites learns from one more, without pretraining."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cli.conftest import train
+from proud import ProUD
+from proud.cli import main as cli
+from proud.cli.flags.train import parse_train
+from proud.errors import UserError
+from proud.machine import Stopped
+from proud.methods import METHODS, method_class, method_config
+from proud.methods.context import make_context
+from proud.model.load import load_model
+from proud.nets.batch_norm import plain_name
+from proud.nets.models import build_net, model_spec
+from proud.training import loop
+from proud.training.start import read_start
+from toy import SHORT, SIDE, toy_images, toy_run, toy_task, write_folders
+
+ONE = ("--epochs", "1", "--batch-size", "16", "--lr", "0.02", "--device", "cpu", "--threads", "1", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def new_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folders(tmp_path_factory.mktemp("elsewhere"), {"west": 3}, per_class=6) / "west"
+
+
+def start(run: Path, out: Path, *more: object) -> int:
+    return cli.run(["train", "--from", str(run), "--out", str(out), *map(str, more), *ONE])
+
+
+def described(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text())
+
+
+def test_a_site_is_added_to_those_of_the_run(trained: Path, new_site: Path, tmp_path: Path) -> None:
+    assert start(trained, tmp_path / "more", "--add", new_site) == 0
+    before, after = described(trained), described(tmp_path / "more")
+    assert {name: each["role"] for name, each in after["task"]["domains"].items()} == {
+        "central": "labeled",
+        "north": "unlabeled",
+        "south": "unlabeled",
+        "west": "unlabeled",
+    }
+    assert after["config"]["method_config"]["pretrain_epochs"] == 0
+    assert after["config"]["add"] == [str(new_site)]
+    assert after["model"] == before["model"]
+    origin = after["started_from"]
+    assert origin["folder"] == str(trained) and origin["config"]["labeled"] == "central"
+    assert origin["weights"] == read_start(toy_run(start_from=str(trained))).digest
+    # and once more: the sites add up, in whatever order
+    assert start(tmp_path / "more", tmp_path / "again") == 0
+    assert described(tmp_path / "again")["task"]["domains"].keys() == after["task"]["domains"].keys()
+
+
+def test_defaults_are_those_of_the_run_and_flags_change_them(trained: Path, data: Path) -> None:
+    run, settings, *_ = parse_train(["--from", str(trained)])
+    assert (run.data, run.labeled, run.unlabeled) == (str(data), "central", ("north", "south"))
+    assert (run.model, run.size, run.method, settings.pretrain_epochs) == ("digits", SIDE, "proud", 0)
+    usual = parse_train(["--data", str(data), "--labeled", "central"]).settings
+    assert settings.epochs == usual.epochs // 4
+    run, settings, *_ = parse_train(
+        ["--from", str(trained), "--method", "erm", "--unlabeled", "south", "--pretrain-epochs", "2"]
+    )
+    assert (run.method, run.unlabeled, settings.pretrain_epochs) == ("erm", ("south",), 2)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_starts_with_the_answers_of_the_model_or_refuses(name: str, trained: Path) -> None:
+    if not method_class(name).starts_from_model:
+        with pytest.raises(UserError, match="two networks that must differ"):
+            read_start(toy_run(name, start_from=str(trained)))
+        return
+    found = read_start(toy_run(name, start_from=str(trained)))
+    data, cpu = toy_task(per_class=1, test=None).training, torch.device("cpu")
+    context = make_context(data, found.spec, cpu, weights="none", seed=1, precision="fp32", start=found.state)
+    method = method_class(name)(method_config(name, batch_size=12, flip=False), context)
+    for net in [module for module in method.modules().values() if hasattr(module, "head")]:
+        state = net.state_dict()
+        assert all(torch.equal(state[key], value) for key, value in found.state.items())
+
+
+def test_a_plain_network_starts_a_blended_one() -> None:
+    spec = model_spec("resnet10t", 3, 32)
+    plain = build_net(spec)
+    blended = build_net(replace(spec, own_share=0.5), seed=1)
+    blended.load_state_dict(plain.state_dict())
+    found = {plain_name(name): value for name, value in blended.state_dict().items()}
+    assert all(torch.equal(found[name], value) for name, value in plain.state_dict().items())
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(
+    trained: Path, new_site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ("--add", new_site, "--epochs", "2")
+    assert start(trained, tmp_path / "whole", *flags) == 0
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    finish = loop.Loop._finish
+
+    def stop(self: loop.Loop, *arguments: object) -> None:
+        finish(self, *arguments)
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Loop, "_finish", stop)
+        assert start(trained, tmp_path / "parts", *flags) == 130
+    assert start(trained, tmp_path / "parts", *flags, "--resume") == 0
+    one, other = (load_model(tmp_path / name, "cpu").net.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_what_does_not_fit_is_refused_and_nothing_written(
+    trained: Path, data: Path, new_site: Path, tmp_path: Path
+) -> None:
+    for flags, text in [
+        (["--model", "resnet10t"], "--model resnet10t differs from the network of .*, digits"),
+        (["--size", "32"], "--size 32 differs from that of the model in .*, 16"),
+        (["--weights", str(trained / "run.json")], "--weights and --from exclude each other"),
+        (["--method", "eid"], "eid trains two networks"),
+        (["--add", "nowhere"], "--add nowhere: no such folder, and no domain of that name"),
+        (["--add", "central"], "'central' is the labeled domain and cannot be an unlabeled one too"),
+    ]:
+        with pytest.raises(UserError, match=text):
+            start(trained, tmp_path / "out", *flags)
+    with pytest.raises(UserError, match="does not hold a run"):
+        start(data, tmp_path / "out")
+    other = shutil.copytree(data, tmp_path / "data")
+    (other / "central" / "plain").rename(other / "central" / "dots")
+    with pytest.raises(UserError, match=r"only in the labeled domain: dots; only in the model: plain"):
+        start(trained, tmp_path / "out", "--data", other)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_changed_model_is_not_resumed_from(trained: Path, data: Path, tmp_path: Path) -> None:
+    origin = shutil.copytree(trained, tmp_path / "origin")
+    assert start(origin, tmp_path / "out") == 0
+    (tmp_path / "out" / "result.json").unlink()
+    shutil.rmtree(origin)
+    assert train(data, origin, "--epochs", "1") == 0
+    with pytest.raises(UserError, match="is not the one that this run started from"):
+        start(origin, tmp_path / "out", "--resume")
+
+
+def test_in_python(trained: Path) -> None:
+    central, north = toy_images(0, 6), toy_images(1, 6)[0]
+    settings = {name: value for name, value in SHORT.items() if name not in ("size", "pretrain_epochs")}
+    model = ProUD(start_from=str(trained), **settings | {"epochs": 1}).fit(labeled=central, unlabeled=[north])
+    assert model.model_.spec.size == SIDE and [row["stage"] for row in model.history_] == ["main"]
+    before = load_model(trained, "cpu").predict(north)
+    assert np.mean(model.predict(north) == before) > 0.5
+    with pytest.raises(UserError, match="The classes differ"):
+        renamed = np.array([f"{label}!" for label in central[1]])
+        ProUD(start_from=str(trained), **settings).fit(labeled=(central[0], renamed), unlabeled=[north])
