@@ -98,7 +98,7 @@ def test_unknown_settings_are_refused(name: str, hint: str) -> None:
 
 def test_all_fields_of_a_run_are_parameters(tmp_path: Path) -> None:
     """Except those that name the data: `fit` gets the images. In Python, `verbose` takes the place of `quiet`."""
-    data = {"data", "root", "labeled", "test", "unlabeled", "labels", "quiet"}
+    data = {"data", "root", "labeled", "test", "unlabeled", "labels", "add", "unlabeled_pool", "sites", "quiet"}
     names = {field.name for kind in (RunConfig, Options) for field in fields(kind)} - data
     assert names <= ProUD().get_params().keys() and names <= signature(ProUD).parameters.keys()
     more = {"threads": 1, "precision": "bf16", "cache": "none", "fast": False, "eval_every": 2, "square": "pad"}
