@@ -184,6 +184,8 @@ class Options(Machine):
     """continue the run in the output folder"""
     overwrite: Switch = False
     """replace the run in the output folder"""
+    folds: WholeNumber = 0
+    """calibrate by cross-validation: so many more networks, each trained without a part of the labels; 0: off"""
     quiet: Switch = False
     """show no progress; otherwise a bar on a terminal, and one line per epoch elsewhere"""
     tensorboard: Switch = False

@@ -10,7 +10,7 @@ from proud.cli import main as cli
 from toy import write_folders
 
 FLAGS = (
-    "--size 16 --epochs 4 --pretrain-epochs 6 --batch-size 16 --lr 0.02 --threads 1 --device cpu --quiet "
+    "--size 16 --epochs 4 --pretrain-epochs 6 --batch-size 16 --lr 0.02 --threads 1 --device cpu "
     "--weight-decay 0.0005 --method proud"
 )
 ONE_EPOCH = ("--epochs", "1", "--pretrain-epochs", "1")
@@ -33,7 +33,6 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def train(data: Path, out: Path, *more: str, labeled: str = "central", test: str = "none") -> int:
-    return cli.run(
-        ["train", "--data", str(data), "--labeled", labeled, "--test", test, "--out", str(out), *FLAGS.split(), *more]
-    )
+def train(data: Path, out: Path, *more: str, labeled: str = "central", test: str = "none", quiet: bool = True) -> int:
+    where = ["--data", str(data), "--labeled", labeled, "--test", test, "--out", str(out)]
+    return cli.run(["train", *where, *FLAGS.split(), *more, *(["--quiet"] if quiet else [])])

@@ -198,7 +198,7 @@ def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
 
 def test_the_classes_are_shown(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--data", str(data), "--labeled", "central", "--test", "none", "--out", str(tmp_path / "x")]
-    flags = [flag for flag in FLAGS.split() if flag != "--quiet"]
+    flags = FLAGS.split()
     assert cli.run(["train", *where, *flags, "--method", "erm", *ONE_EPOCH]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     counts = json.loads((tmp_path / "x" / "run.json").read_text())["task"]["domains"]["central"]["per_class"]

@@ -150,8 +150,9 @@ def test_round_trip_and_what_few_images_guarantee() -> None:
     assert "confidence: calibrated on 40 validation images of the labeled domain (T = 1.50); set:" in guarantee(
         many, AnswerOptions()
     )
-    assert "not rescaled (no temperature fits the 40 validation images better than T = 1); set:" in guarantee(
-        replace(many, temperature=1.0), AnswerOptions()
+    assert (
+        "not rescaled (no temperature fits the 40 validation images of the labeled domain better than T = 1); set:"
+        in guarantee(replace(many, temperature=1.0), AnswerOptions())
     )
     assert read_trust(many.as_json()) == many
     some = Trust(9, 1.0, trust.quantiles, tuple(None if risk < 10 else 0.5 for risk in RISKS))

@@ -22,6 +22,7 @@ from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.training.run_folder import default_folder
 from proud.training.tensorboard import TensorBoard
+from proud.trust.fitted import promises
 from proud.trust.intervals import accuracy_interval
 
 MOST_CLASSES = 20  # that are shown
@@ -60,10 +61,12 @@ def watchers(arguments: TrainArguments, folder: str, rank: int) -> Iterator[Call
     options = arguments.options
     with ExitStack() as stack:
 
-        def classes() -> str:
-            return classes_of(read_run(Path(folder))["task"])
+        def first_lines() -> str:
+            task = read_run(Path(folder))["task"]
+            held = next(domain["validation"] for domain in task["domains"].values() if domain["role"] == "labeled")
+            return "\n".join(filter(None, [classes_of(task), "" if options.folds else promises(held)]))
 
-        shown = watching(arguments.run.method, not (options.quiet or rank > 0), console, classes)
+        shown = watching(arguments.run.method, not (options.quiet or rank > 0), console, first_lines)
         notified: list[Callable[[Progress], None]] = [stack.enter_context(shown)]
         if options.tensorboard and rank == 0:
             notified.append(stack.enter_context(TensorBoard(Path(folder), options.resume)))

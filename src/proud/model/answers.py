@@ -11,7 +11,7 @@ from torch import Tensor
 from proud.errors import UserError
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import Score, prediction_sets
-from proud.trust.fitted import SCORES, Trust, check_coverage, check_risk
+from proud.trust.fitted import DEFAULT_RISK, SCORES, Trust, check_coverage, check_risk
 
 if TYPE_CHECKING:
     from proud.model.predict import Model
@@ -22,7 +22,7 @@ class AnswerOptions:
     """Coverage and kind of prediction sets, the allowed risk, and whether to give the probability of every class."""
 
     coverage: float = 0.9
-    risk: float = 0.05
+    risk: float = DEFAULT_RISK
     sets: Score = "lac"
     probabilities: bool = False
 
@@ -81,17 +81,19 @@ def guarantee(trust: Trust | None, options: AnswerOptions) -> str:
             "The model was trained without validation images: its confidence is not calibrated, and there are no "
             "prediction sets or abstentions."
         )
+    about = "about " if trust.folds else ""
     text = (
         f"confidence: {trust.calibration()}; "
-        f"set: contains the true class for {100 * options.coverage:g} % of new images of the labeled domain; "
-        f"abstain: at most {100 * options.risk:g} % of the other answers are wrong there. "
-        "On other domains neither is guaranteed: measure them with proud evaluate."
+        f"set: contains the true class for {about}{100 * options.coverage:g} % of new images of the labeled domain; "
+        f"abstain: at most {about}{100 * options.risk:g} % of the other answers are wrong there"
+        + (", if the model is as good as the networks of the folds. " if trust.folds else ". ")
+        + "On other domains neither is guaranteed: measure them with proud evaluate."
     )
     if trust.threshold(options.risk) is None:
         lowest = trust.lowest_risk()
         hint = f"; the lowest possible is {100 * lowest:g} %" if lowest else ", nor any risk up to 30 %"
         text += (
-            f" All images are marked abstain: {trust.images} validation images cannot support a risk of "
-            f"{100 * options.risk:g} %{hint}."
+            f" All images are marked abstain: {trust.images} {'labeled' if trust.folds else 'validation'} images "
+            f"cannot support a risk of {100 * options.risk:g} %{hint}."
         )
     return text

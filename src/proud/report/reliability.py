@@ -23,8 +23,9 @@ def outputs_of(run: RunSource, key: str) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=32)  # used by the diagram, its caption and the table
 def trust_of(run: RunSource) -> Trust | None:
-    """Fitted on source validation; None without validation images."""
-    return fit_trust(*outputs_of(run, "val")) if len(run.outputs.get("val/labels", ())) else None
+    """Fitted on source validation or, after cross-validation, on all labeled images; None without either."""
+    key = next((key for key in ("folds", "val") if len(run.outputs.get(f"{key}/labels", ()))), None)
+    return None if key is None else fit_trust(*outputs_of(run, key))
 
 
 def bins_of(run: RunSource, key: str, temperature: float = 1.0) -> list[Bin]:

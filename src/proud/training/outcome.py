@@ -14,6 +14,7 @@ from proud.data.checks import evenly
 from proud.files import replacing, write_json, write_tensors
 from proud.methods.description import Description
 from proud.nets.forward import forward_all
+from proud.training.folds import FOLDS
 from proud.trust.collapse import LOOKED_AT, learned_nothing, missing_classes
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
@@ -21,7 +22,7 @@ from proud.trust.fitted import fit_trust, measure
 if TYPE_CHECKING:
     from proud.training.loop import Loop
 
-Outputs = dict[str, tuple[Tensor, Tensor]]  # `val` and `test` -> logits and labels
+Outputs = dict[str, tuple[Tensor, Tensor]]  # `val`, `test` and `folds` -> logits and labels
 
 
 def final_description(loop: Loop) -> Description:
@@ -46,11 +47,12 @@ def save_outcome(
     return saved_prototypes(loop, about)
 
 
-def calibration(outputs: Outputs) -> dict[str, Any] | None:
-    """Fitted on validation images; measured on the unseen domain, never fitted there. None without validation."""
-    if "val" not in outputs:
+def calibration(outputs: Outputs, folds: int = 0) -> dict[str, Any] | None:
+    """Fitted on validation images, or on all labeled ones out of their folds; measured on the unseen domain, never
+    fitted there. None without either."""
+    if not {"val", FOLDS} & set(outputs):
         return None
-    trust = fit_trust(*outputs["val"])
+    trust = fit_trust(*outputs[FOLDS if FOLDS in outputs else "val"], folds)
     return trust.as_json() | ({"test": measure(trust, *outputs["test"])} if "test" in outputs else {})
 
 

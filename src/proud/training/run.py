@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from proud.config import Options, RunConfig, check_run, choose_model, flat
 from proud.data.catalog import Catalog
@@ -30,6 +31,7 @@ from proud.methods.context import make_context, uncompiled
 from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, write_model
 from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.training.fast import FastEpochs, compiled_or_plain
+from proud.training.folds import FOLDS, out_of_fold
 from proud.training.forecast import forecasting
 from proud.training.loop import LAST_EPOCHS, Epochs, Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
@@ -83,6 +85,7 @@ def train(
         start = read_start(config)
         config = start.fit(config) if start is not None else config
         check_method(group, config.method, method_class(config.method), settings.batch_size)
+        check_folds(options, group)
     run = Run(config, settings, options, Path(options.out or default_folder(config)), group, start)
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
@@ -93,6 +96,13 @@ def train(
             with group.failing_together():
                 refuse_other_data(run.folder, before["task"], data.report)
         return finished | {"folder": str(run.folder)}  # wherever it was when it was trained
+
+
+def check_folds(options: Options, group: Group) -> None:
+    if options.folds == 1:
+        raise UserError("--folds 1 holds out nothing: use 2 or more, for example --folds 5.")
+    if options.folds and group is not ALONE:
+        raise UserError("--folds needs a single process: leave it out under torchrun.")
 
 
 def train_in_folder(
@@ -130,7 +140,7 @@ def train_in_folder(
             del method, loop, losses  # their memory is needed for the search
             kind = method_class(run.config.method)
             raise UserError(too_large(error, kind, run.settings, context)) from None
-    return finish(run, loop, records)
+    return finish(run, loop, records, watch)
 
 
 def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
@@ -148,7 +158,7 @@ def start_folder(run: Run, about: dict[str, Any]) -> None:
     write_json(run.folder / "run.json", description)
 
 
-def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any]:
+def finish(run: Run, loop: Loop, records: list[dict[str, Any]], watch: Watch) -> dict[str, Any]:
     """Save the model and the result."""
     method, task = loop.method, loop.task
     loop.announce("last pass over all images, calibration, verdicts")
@@ -157,6 +167,9 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any
         return {}
     # in the precision in which the saved model predicts: its calibration is fitted on these
     outputs = loop.evaluator.logits(method.network(), "fp32")
+    images = {name: len(labels) for name, (_, labels) in outputs.items()}
+    if run.options.folds:
+        outputs[FOLDS] = cross_validated(run, task, watch)
     prototypes = save_outcome(run.folder, loop, about, records, outputs)
     problems = collapses(loop, outputs)
     write_model(
@@ -165,14 +178,21 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]]) -> dict[str, Any
         method.context.spec,
         task.training.classes,
         run.stored,
-        trust=calibration(outputs),
+        trust=calibration(outputs, run.options.folds),
         prototypes=prototypes,
         warnings=problems,
     )
     result = summary(records) | {"folder": str(run.folder)} | ({"warnings": problems} if problems else {})
-    result |= intervals(result, {name: len(labels) for name, (_, labels) in outputs.items()})
+    result |= intervals(result, images)
     write_json(run.folder / "result.json", result)
     return result
+
+
+def cross_validated(run: Run, task: Task, watch: Watch) -> tuple[Tensor, Tensor]:
+    def train_fold(fold: Task, options: Options, notify: Watch) -> None:
+        train(run.config, run.settings, options, data=fold, watch=notify)
+
+    return out_of_fold(run.folder, task, run.config.seed, run.options, watch, train_fold)
 
 
 # ---- building

@@ -15,6 +15,7 @@ from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
 from proud.files import probe, remove_parts, user_errors
 from proud.model.format import MODEL_FILES, MODEL_FOLDER, other_images, read_run
+from proud.training.folds import FOLDS
 
 LONGEST_NAME = 60  # letters; a folder's name may have 255 bytes
 RUN_FILES = (
@@ -96,7 +97,7 @@ def refuse_other_data(folder: Path, stored: dict[str, Any], now: dict[str, Any])
 def clear(folder: Path) -> None:
     """Remove a run's own files; run.json stays until a new one replaces it."""
     with user_errors(folder):
-        for name in ("checkpoints", "snapshots"):
+        for name in ("checkpoints", "snapshots", FOLDS):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)  # an old checkpoint would be taken for the new run's
         for name in RUN_FILES:

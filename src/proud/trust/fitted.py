@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,11 +21,12 @@ from proud.trust.calibration import (
     probabilities,
 )
 from proud.trust.conformal import Score, conformal_quantile, coverage_and_size, prediction_sets, true_scores
-from proud.trust.selective import answered_and_risk, risk_threshold
+from proud.trust.selective import answered_and_risk, fewest_answers, lowest_risk, risk_threshold
 
 COVERAGES = tuple(range(50, 100))  # percent
 RISKS = tuple(range(1, 31))  # percent
 SCORES: tuple[Score, ...] = ("lac", "aps")
+DEFAULT_RISK = 0.05
 
 
 def check_coverage(coverage: float) -> int:
@@ -49,11 +50,18 @@ class Trust:
     """Prediction sets and abstention use the probabilities at T = 1, which are not fitted on the calibration images, so
     the guarantee on the source is exact. Reported confidences are temperature-scaled."""
 
-    images: int  # source validation images used for the fit
+    images: int  # source images used for the fit
     temperature: float
     quantiles: dict[Score, tuple[float, ...]]  # by COVERAGES
     thresholds: tuple[float | None, ...]  # by RISKS; None: no threshold guarantees this risk
     validation: dict[str, float | None] = field(default_factory=dict)  # metrics on these images
+    folds: int = 0  # number of networks that judged these images in cross-validation; 0: the model itself did
+
+    @property
+    def fitted_on(self) -> str:
+        if self.folds:
+            return f"{self.images} labeled images, each judged by one of {self.folds} networks trained without it"
+        return f"{self.images} validation images of the labeled domain"
 
     def quantile(self, coverage: float, score: Score = "lac") -> float:
         """Of the next whole percent."""
@@ -73,12 +81,13 @@ class Trust:
         if self.images < MIN_IMAGES:
             return f"not calibrated (this needs {MIN_IMAGES} validation images, training had {self.images})"
         if self.temperature == 1:
-            return f"not rescaled (no temperature fits the {self.images} validation images better than T = 1)"
-        return f"calibrated on {self.images} validation images of the labeled domain (T = {self.temperature:.2f})"
+            return f"not rescaled (no temperature fits the {self.fitted_on} better than T = 1)"
+        return f"calibrated on {self.fitted_on} (T = {self.temperature:.2f})"
 
     def as_json(self) -> dict[str, Any]:
         return {
             "images": self.images,
+            "folds": self.folds,
             "temperature": self.temperature,
             "coverages_percent": [COVERAGES[0], COVERAGES[-1]],
             "quantiles": {
@@ -91,8 +100,8 @@ class Trust:
         }
 
 
-def fit_trust(logits: Tensor, labels: Tensor) -> Trust:
-    """From the logits [N,K] and labels [N] of source validation."""
+def fit_trust(logits: Tensor, labels: Tensor, folds: int = 0) -> Trust:
+    """From the logits [N,K] and labels [N] of source validation, or of all labeled images out of their folds."""
     logits, labels = logits.double().cpu(), labels.cpu()
     probs = probabilities(logits)
     confidence, predicted = probs.max(1)
@@ -102,7 +111,24 @@ def fit_trust(logits: Tensor, labels: Tensor) -> Trust:
         quantiles[score] = tuple(conformal_quantile(scores, percent / 100) for percent in COVERAGES)
     thresholds = tuple(risk_threshold(confidence, predicted == labels, percent / 100) for percent in RISKS)
     trust = Trust(len(labels), fit_temperature(logits, labels), quantiles, thresholds)
-    return Trust(trust.images, trust.temperature, quantiles, thresholds, measure(trust, logits, labels))
+    return replace(trust, validation=measure(trust, logits, labels), folds=folds)
+
+
+def promises(images: int) -> str:
+    """What so many validation images can and cannot promise, before training; '' if they suffice for the defaults."""
+    risk, needed = lowest_risk(images), fewest_answers(DEFAULT_RISK)
+    if images >= max(needed, MIN_IMAGES):
+        return ""
+    advice = "--folds 5 lets all labeled images count, at six times the training time; a larger --val also helps."
+    if not images:
+        return f"No validation images: confidence is not calibrated, no prediction sets, no abstention. {advice}"
+    count = "1 validation image" if images == 1 else f"{images} validation images"
+    calibrated = "" if images >= MIN_IMAGES else f"no calibrated confidence (from {MIN_IMAGES} images on), "
+    return (
+        f"{count} can promise: {calibrated}prediction sets for at most {100 * images / (images + 1):.0f} % coverage, "
+        f"abstention for at best {100 * risk:.0f} % errors ({100 * DEFAULT_RISK:g} % needs {needed} images without an "
+        f"error). {advice}"
+    )
 
 
 def measure(
@@ -146,7 +172,8 @@ def read_trust(stored: Any) -> Trust | None:
     valid = MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE and all(-1e-6 <= share <= 1 + 1e-6 for share in shares)
     if not complete or not valid:
         raise ValueError("its calibration is damaged")
-    return Trust(stored["images"], temperature, quantiles, thresholds, dict(stored.get("validation", {})))
+    validation, folds = dict(stored.get("validation", {})), int(stored.get("folds", 0))
+    return Trust(stored["images"], temperature, quantiles, thresholds, validation, folds)
 
 
 def to_prototypes(features: Tensor, stored: dict[str, Tensor], site: str) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,130 @@
+"""Cross-validation: every labeled image is held out once, and few labels give a usable threshold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cli.conftest import train as train_folder
+from proud.config import Options
+from proud.data.types import LabeledDomain
+from proud.errors import UserError
+from proud.files import read_json
+from proud.model.answers import AnswerOptions, guarantee
+from proud.model.load import load_model
+from proud.training import run as runs
+from proud.training.folds import fold_of, fold_tasks
+from proud.training.run import train
+from proud.trust.fitted import promises
+from proud.trust.selective import fewest_answers, lowest_risk
+from toy import CLASSES, toy_images, toy_run, toy_settings, toy_task, write_folders
+
+
+def domain(labels: list[int], same: tuple[int, int] | None = None) -> LabeledDomain:
+    images = torch.arange(len(labels), dtype=torch.uint8)[:, None, None, None].repeat(1, 3, 2, 2)
+    if same:
+        images[same[1]] = images[same[0]]
+    return LabeledDomain("central", images, torch.tensor(labels), CLASSES)
+
+
+def test_folds_are_stratified_and_of_equal_size() -> None:
+    place = fold_of(domain([0] * 10 + [1] * 5 + [2] * 5), 5, seed=1)
+    assert place.bincount().tolist() == [4, 4, 4, 4, 4]
+    assert place[:10].bincount().tolist() == [2] * 5
+    assert not place.equal(fold_of(domain([0] * 10 + [1] * 5 + [2] * 5), 5, seed=2))
+
+
+def test_equal_images_share_a_fold_and_a_class_never_vanishes() -> None:
+    place = fold_of(domain([0] * 6 + [1] * 6 + [2], same=(0, 5)), 3, seed=1)
+    assert place[0] == place[5] >= 0
+    assert place[12] == -1  # the only image of its class
+
+
+def test_each_image_is_held_out_once() -> None:
+    task = toy_task(per_class=6)
+    whole = len(task.training.labeled) + len(task.evaluation.validation or ())
+    held = []
+    for fold in fold_tasks(task, 4, seed=3):
+        assert fold.evaluation.validation is not None and fold.evaluation.test is None and not fold.evaluation.audits
+        assert len(fold.training.labeled) + len(fold.evaluation.validation) == whole
+        assert set(fold.training.labeled.labels.tolist()) == set(range(4))
+        held += [image.numpy().tobytes() for image in fold.evaluation.validation.images]
+    assert len(held) == len(set(held)) == whole
+
+
+@pytest.fixture(scope="module")
+def crossed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("folds") / "run"
+    task = toy_task(per_class=12)
+    options = Options(out=str(folder), device="cpu", threads=1, quiet=True, folds=3, eval_every=100)
+    train(toy_run("erm"), toy_settings("erm", epochs=2, pretrain_epochs=6), options, data=task)
+    return folder
+
+
+def test_all_labeled_images_calibrate_the_model(crossed: Path) -> None:
+    stored = read_json(crossed / "model" / "model.json")["trust"]
+    assert (stored["images"], stored["folds"]) == (48, 3)
+    assert not (crossed / "folds").exists()
+    model = load_model(crossed, "cpu")
+    assert model.trust is not None and model.trust.threshold(0.1) is not None  # the five validation images promise 45 %
+    text = guarantee(model.trust, AnswerOptions(risk=0.1))
+    assert "48 labeled images, each judged by one of 3 networks trained without it" in text
+    assert "at most about 10 % of the other answers are wrong there, if the model is as good as the networks" in text
+
+
+def test_a_stop_between_folds_keeps_those_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, trained, whole = toy_task(per_class=6), [], runs.train_in_folder
+
+    def counted(run: runs.Run, *more: object) -> object:
+        if run.folder.name == "2" and "stopped" not in trained:
+            trained.append("stopped")
+            raise runs.Stopped
+        trained.append(run.folder.name)
+        return whole(run, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs, "train_in_folder", counted)
+    settings = toy_settings("erm", epochs=1, pretrain_epochs=1)
+    options = Options(out=str(tmp_path / "run"), device="cpu", threads=1, quiet=True, folds=2)
+    with pytest.raises(runs.Stopped):
+        train(toy_run("erm"), settings, options, data=task)
+    assert (tmp_path / "run" / "folds" / "1" / "result.json").is_file()
+    again = Options(out=str(tmp_path / "run"), device="cpu", threads=1, quiet=True, folds=2, resume=True)
+    assert train(toy_run("erm"), settings, again, data=task)["folder"] == str(tmp_path / "run")
+    assert trained == ["run", "1", "stopped", "run", "2"]
+
+
+def test_one_fold_is_refused() -> None:
+    with pytest.raises(UserError, match="--folds 1 holds out nothing"):
+        train(toy_run("erm"), toy_settings("erm"), Options(folds=1, device="cpu", quiet=True), data=toy_task())
+
+
+def test_what_few_validation_images_can_promise() -> None:
+    assert fewest_answers(0.05) == 59 and lowest_risk(59) <= 0.05 < lowest_risk(58)
+    assert promises(59) == ""
+    ten = promises(10)
+    assert "10 validation images can promise: no calibrated confidence (from 30 images on)" in ten
+    assert "at most 91 % coverage" in ten and "at best 26 % errors (5 % needs 59 images" in ten and "--folds 5" in ten
+    assert "calibrated" not in promises(40)
+    assert promises(0).startswith("No validation images")
+
+
+def test_training_says_so_at_its_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_folders(tmp_path / "data", {"central": 0, "north": 1}, per_class=4)
+    short = ("--method", "erm", "--epochs", "1", "--pretrain-epochs", "1")
+    assert train_folder(root, tmp_path / "run", *short, quiet=False) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert output.index("4 validation images can promise") < output.index("pretrain 1/1")
+
+
+def test_few_labels_of_new_images_are_covered(crossed: Path) -> None:
+    """Not a proof: the toy task is easy. `benchmarks/few_labels.py` measures it on digits."""
+    model = load_model(crossed, "cpu")
+    images, labels = toy_images(0, 50, seed=11)
+    table = model.predict_table(images, coverage=0.9, risk=0.1)
+    covered = np.mean([label in inside for label, inside in zip(labels, table["set"], strict=True)])
+    answered = ~table["abstain"]
+    assert covered >= 0.85
+    assert answered.mean() > 0.3 and (table["label"] != labels)[answered].mean() <= 0.1
