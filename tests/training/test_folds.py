@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,12 @@ def test_a_stop_between_folds_keeps_those_that_are_done(tmp_path: Path, monkeypa
 def test_one_fold_is_refused() -> None:
     with pytest.raises(UserError, match="--folds 1 holds out nothing"):
         train(toy_run("erm"), toy_settings("erm"), Options(folds=1, device="cpu", quiet=True), data=toy_task())
+
+
+def test_a_network_that_has_seen_the_labels_cannot_judge_folds(crossed: Path) -> None:
+    config = replace(toy_run("erm"), start_from=str(crossed))
+    with pytest.raises(UserError, match="--folds and --from exclude each other"):
+        train(config, toy_settings("erm"), Options(folds=2, device="cpu", quiet=True), data=toy_task())
 
 
 def test_what_few_validation_images_can_promise() -> None:

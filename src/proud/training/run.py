@@ -85,7 +85,7 @@ def train(
         start = read_start(config)
         config = start.fit(config) if start is not None else config
         check_method(group, config.method, method_class(config.method), settings.batch_size)
-        check_folds(options, group)
+        check_folds(config, options, group)
     run = Run(config, settings, options, Path(options.out or default_folder(config)), group, start)
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
@@ -98,9 +98,13 @@ def train(
         return finished | {"folder": str(run.folder)}  # wherever it was when it was trained
 
 
-def check_folds(options: Options, group: Group) -> None:
+def check_folds(config: RunConfig, options: Options, group: Group) -> None:
     if options.folds == 1:
         raise UserError("--folds 1 holds out nothing: use 2 or more, for example --folds 5.")
+    if options.folds and config.start_from:
+        raise UserError(
+            "--folds and --from exclude each other: that model may have learned the labels that a fold hides."
+        )
     if options.folds and group is not ALONE:
         raise UserError("--folds needs a single process: leave it out under torchrun.")
 
