@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
+
+from proud.cli import main as cli
 
 METHODS = ("proud-plus", "proud", "eid")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
@@ -98,13 +98,13 @@ def main() -> None:
         out = arguments.work / "runs" / run.name
         if (out / "result.json").is_file() or not run.name.startswith(f"{arguments.only}-" if arguments.only else ""):
             continue
-        command = [sys.executable, "-m", "proud", "train", "--data", sites(arguments.data, arguments.work, run)]
-        command += [*run.flags, "--device", "cpu", "--quiet", "--out", str(out), "--overwrite", "--eval-every", "1000"]
+        command = ["train", "--data", sites(arguments.data, arguments.work, run), *run.flags, "--device", "cpu"]
+        command += ["--quiet", "--out", str(out), "--overwrite", "--eval-every", "1000"]
         command += ["--weights", arguments.weights] if "resnet18.tv_in1k" in run.flags else []
         log = out.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w") as file:
-            code = subprocess.run(command, stdout=file, stderr=file, env={**os.environ, "COLUMNS": "160"}).returncode
+        with log.open("w") as file, redirect_stdout(file), redirect_stderr(file):
+            code = cli.run(command)
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         print(run.name, "done" if code == 0 else f"failed ({code}): {log}", flush=True)
 
