@@ -26,7 +26,7 @@ from proud.bench.plan import DEVELOPMENT
 from proud.files import write_json
 from proud.machine import environment
 from proud.model.format import read_run
-from proud.training.records import Records
+from proud.training.records import epochs_of
 from proud.trust.diagnosis import LAST_EPOCHS, LIMITS, diagnose
 
 MOST_EXACT = 8  # sites; with more, the usual approximation of p is used
@@ -40,7 +40,7 @@ def find_runs(folders: list[Path]) -> list[Path]:
 
 def observe(folder: Path) -> list[dict[str, Any]]:
     """One row per site of a run."""
-    about, records = read_run(folder), Records(folder / "records.jsonl").read()
+    about, records = read_run(folder), epochs_of(folder).read()
     data = about["config"]["data"] if about["config"]["data"] in DEVELOPMENT else ""
     return sites(about["config"] | {"commit": about.get("commit"), "bench": data}, records)
 

@@ -20,13 +20,13 @@ from typing import Any
 from table_text import this_command
 
 from proud.config import Options, RunConfig
-from proud.files import read_json, write_json, write_table
+from proud.files import write_json, write_table
 from proud.machine import choose_device, environment
 from proud.methods import method_config
 from proud.model.format import read_run
 from proud.model.label_next import COLUMNS, run_task, suggest
 from proud.model.load import load_model
-from proud.training.records import Records
+from proud.training.records import epochs_of
 from proud.training.run import train
 
 
@@ -56,7 +56,7 @@ def fill_in(folder: Path, k: int, table: Path, choice: str) -> dict[str, int]:
 
 def scores(folder: Path) -> dict[str, Any]:
     """Means over the last five epochs."""
-    records = Records(folder / "records.jsonl").read()[-5:]
+    records = epochs_of(folder).read()[-5:]
     found: dict[str, Any] = {
         key: round(100 * fmean(record[key] for record in records if key in record), 2)
         for key in ("val_accuracy", "test_accuracy")
@@ -104,7 +104,7 @@ def main() -> None:
             found = scores(arguments.work / f"{folder.name}-{choice}")
             rows.append(about | {"labels": choice, "wrong_guesses": wrong} | found)
             print(rows[-1], flush=True)
-    run = read_json(arguments.runs[0] / "run.json")
+    run = read_run(arguments.runs[0])
     write_json(
         arguments.out,
         {

@@ -7,6 +7,7 @@ Imports no torch, so that help is instant.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
@@ -140,7 +141,7 @@ class RunConfig(NetSpec, TaskSpec):
     """start from the model of a finished run instead of pretraining; its data, network and method are the defaults"""
 
     @classmethod
-    def from_stored(cls, stored: dict[str, Any]) -> Self:
+    def from_stored(cls, stored: Mapping[str, Any]) -> Self:
         """From the config in run.json or model.json. Raises a UserError if it is not valid."""
         known = {field.name for field in fields(cls)}
         given = {name: item for name, item in stored.items() if name in known}
@@ -275,6 +276,12 @@ def flat(run: RunConfig, method: MethodConfig) -> dict[str, Any]:
     }
 
 
+def method_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The method's settings in a stored config."""
+    found = stored.get("method_config", {})
+    return found if isinstance(found, dict) else {}
+
+
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """NumPy's numbers become Python's."""
     return {key: _plain(item) if isinstance(item, dict) else _number(item) for key, item in values.items()}
@@ -286,7 +293,7 @@ def _number(item: Any) -> Any:
     return int(item) if isinstance(item, Integral) else float(item)
 
 
-def config_difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """`name: old → new` for every setting that differs, method settings included."""
     lines = []
     for key in sorted(old.keys() | new.keys()):

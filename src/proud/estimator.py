@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import tempfile
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -33,9 +34,10 @@ from proud.model.answers import AnswerOptions
 from proud.model.format import read_run
 from proud.model.load import load_model
 from proud.model.predict import Model, answer_table, warn_about_skipped
+from proud.stored import EpochRecord
 from proud.text import nfc, plain_cell
 from proud.training.progress_lines import Silent, watching
-from proud.training.records import Records
+from proud.training.records import epochs_of
 from proud.training.run import load as load_task
 from proud.training.run import train
 from proud.training.start import read_start
@@ -166,11 +168,11 @@ class ProUD:
         usual = preset("python", config.model, config.method, on_cpu, started=bool(config.start_from))
         return method_config(config.method, **usual | chosen)
 
-    def _remember(self, folder: Path, result: dict[str, Any], names: dict[str, Any]) -> None:
+    def _remember(self, folder: Path, result: Mapping[str, Any], names: dict[str, Any]) -> None:
         """`names`: class -> label as it was given, numbers as numbers."""
         self.model_: Model = load_model(folder, self.device or "auto")
         self.classes_: np.ndarray = np.array([names.get(name, name) for name in self.model_.classes])
-        self.history_: list[dict[str, Any]] = Records(folder / "records.jsonl").read()
+        self.history_: list[EpochRecord] = epochs_of(folder).read()
         self.result_: dict[str, Any] = {key: value for key, value in result.items() if key != "folder"}
         self.pseudo_labels_ = read_pseudo_labels(folder / "pseudo_labels.csv", names)
 

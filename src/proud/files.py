@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_JSON_BYTES = 64_000_000
+MOST_LINES_BYTES = 1_000_000_000
 MOST_TENSOR_BYTES = 64_000_000_000
 MOST_HEADER_BYTES = 10_000_000
 
@@ -130,25 +131,6 @@ def read_regular(path: Path, most: int) -> bytes:
     """The content of a regular file of bounded size."""
     with open_plain(path, most) as file:
         return file.read()
-
-
-def read_json(path: Path) -> Any:
-    """OSError if it cannot be read, ValueError if it is not valid JSON."""
-    return parse_json(read_regular(path, MOST_JSON_BYTES))
-
-
-def parse_json(content: bytes) -> Any:
-    try:
-        return json.loads(content.decode(), object_pairs_hook=_without_repeats)
-    except RecursionError as error:
-        raise ValueError("the JSON is nested too deeply") from error
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("the JSON has a duplicate key")
-    return found
 
 
 def write_tensors(part: Path, tensors: dict[str, Tensor], format_name: str) -> None:

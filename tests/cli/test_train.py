@@ -19,6 +19,7 @@ from proud import ProUD
 from proud.cli import main as cli
 from proud.cli.flags.train import parse_train
 from proud.errors import UserError
+from proud.files import write_json
 from proud.methods import method_class
 from toy import CLASSES, write_folders
 
@@ -237,7 +238,10 @@ def test_size_and_batch_suit_the_device(tmp_path: Path, monkeypatch: pytest.Monk
     assert chosen("--device", "cuda") == (0, 128, "")
     assert chosen("--model", "vit_tiny_patch16_224")[:2] == (0, 32), "networks of a fixed size keep it"
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text('{"config": {"size": 0, "method_config": {"batch_size": 128}}}')
+    spec = {"name": "resnet18", "classes": 2, "size": 224, "mean": [0.5] * 3, "std": [0.5] * 3}
+    task = {"data": "", "benchmark": False, "size": 224, "square": "middle", "stored_side": 252, "classes": ["x", "y"]}
+    about = {"format": "proud-run-1", "config": {"size": 0, "method_config": {"batch_size": 128}}, "model": spec}
+    write_json(tmp_path / "run" / "run.json", about | {"task": task | {"domains": {}, "skipped": []}})
     assert chosen("--resume")[:2] == (0, 128), "a run that was started on a GPU"
 
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from cli.conftest import ONE_EPOCH, train
-from proud import files
+from proud import files, typed
 from proud.cli import main as cli
 from proud.errors import UserError
 from proud.model import reading
@@ -410,6 +410,7 @@ def test_model_json_is_read_once(
         return read(path, most)
 
     monkeypatch.setattr(files, "read_regular", counted)
+    monkeypatch.setattr(typed, "read_regular", counted)
     more = {"predict": [str(data / "south")], "evaluate": ["--domain", "north"], "label-next": ["--k", "1"]}
     out = str(tmp_path / "out")
     assert cli.run([command, str(trained), *more[command], "--out", out, "--device", "cpu"]) == 0

@@ -79,7 +79,7 @@ def run(
     """Train; returns the records. `given`: changes to the run's config."""
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu", resume=resume)
     train(toy_run(name, task, **given), toy_settings(name, **settings), options, data=task, watch=watch)
-    return loop.Records(folder / "records.jsonl").read()
+    return loop.epochs_of(folder).read()
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -21,9 +21,11 @@ from proud.model.answers import AnswerOptions, answers, guarantee
 from proud.model.load import load_model
 from proud.model.predict import Model, predict_files
 from proud.nets.models import build_net, model_spec
+from proud.stored import TrustRecord
 from proud.training.run import train
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import RISKS, Trust, fit_trust, read_trust
+from proud.typed import as_record, parse_record
 from toy import SIDE, task_from, toy_images, toy_run, toy_settings, toy_task
 
 
@@ -135,13 +137,14 @@ def test_round_trip_and_what_few_images_guarantee() -> None:
     generator = torch.Generator().manual_seed(3)
     trust = fit_trust(torch.randn(8, 3, generator=generator), torch.arange(8) % 3)
     stored = trust.as_json()
-    assert read_trust(json.loads(json.dumps(stored))) == trust
+    assert read_trust(parse_record(json.dumps(stored).encode(), TrustRecord)) == trust
     nothing = [math.nan] * len(stored["thresholds"])
     for damage in ({"thresholds": nothing}, {"temperature": 1e-320}, {"images": math.inf}, {"images": "9"}):
-        with pytest.raises(ValueError, match="damaged"):
-            read_trust(stored | damage)
-    with pytest.raises(ValueError, match="damaged"):
-        read_trust(stored | {"quantiles": {name: [math.nan] * len(q) for name, q in stored["quantiles"].items()}})
+        with pytest.raises(ValueError, match=r"damaged|expected"):
+            read_trust(as_record(stored | damage, TrustRecord))
+    with pytest.raises(ValueError, match="expected"):
+        lost = {name: [math.nan] * len(q) for name, q in stored["quantiles"].items()}
+        as_record(stored | {"quantiles": lost}, TrustRecord)
     assert trust.quantile(0.99) == float("inf")  # eight images cannot tell 99 %: every class is in the set
     text = guarantee(trust, AnswerOptions(risk=0.01))
     assert "All images are marked abstain: 8 validation images cannot support a risk of 1 %" in text

@@ -173,7 +173,7 @@ def run_folders(cases: int, folder: Path) -> dict[str, Any]:
     """run.json, result.json and records.jsonl of a finished run, as `--resume` and the bench read them."""
     from proud.config import Options
     from proud.model.format import read_result
-    from proud.training.records import Records
+    from proud.training.records import epochs_of
     from proud.training.run import train
     from proud.training.run_folder import opened, refuse_other_data
     from toy import toy_run, toy_settings, toy_task
@@ -196,8 +196,8 @@ def run_folders(cases: int, folder: Path) -> dict[str, Any]:
             assert before is not None
             refuse_other_data(folder, before["task"], task.report)
             read_result(folder)
-            Records(folder / "records.jsonl").cut(1)
-            Records(folder / "records.jsonl").read()
+            epochs_of(folder).cut(1)
+            epochs_of(folder).read()
 
     return fuzz("run folders", cases, folder, one)
 

@@ -143,12 +143,12 @@ def test_runs_without_a_finished_epoch_are_skipped(runs: Path, tmp_path: Path) -
 def test_accuracies_have_intervals_and_runs_are_compared_in_pairs(report: Path, runs: Path) -> None:
     text = report.read_text(encoding="utf-8")
     sources, _ = read_sources([runs / "whole", runs / "no-pml"])
-    images = sources[0].domains[sources[0].config["test"]]["images"]
+    images = sources[0].domains[sources[0].config.test]["images"]
     assert f", n = {images})" in text and f"n = {images}</div>" in text
     assert "Comparison of runs" in text
     right = [run.outputs["test/logits"].argmax(1) == run.outputs["test/labels"] for run in sources]
     difference = paired_difference(*sources)
     assert difference is not None and difference.value == pytest.approx(right[0].mean() - right[1].mean())
     assert difference.difference in text
-    sources[1].metadata["task"]["content"][sources[1].config["test"]] = "other images"
+    sources[1].metadata["task"]["content"][sources[1].config.test] = "other images"
     assert paired_difference(*sources) is None

@@ -11,7 +11,7 @@ import torch
 from proud.errors import UserError
 from proud.files import replacing, write_json
 from proud.training.checkpoint import KEPT, Position, load_checkpoint, save_checkpoint
-from proud.training.records import Records
+from proud.training.records import epochs_of
 
 
 def save(folder: Path, number: int) -> None:
@@ -109,14 +109,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_records_are_cut_to_those_of_the_checkpoint(tmp_path: Path) -> None:
-    records = Records(tmp_path / "records.jsonl")
-    for number in range(3):
-        records.append({"n": number})
+    records = epochs_of(tmp_path)
+    epochs = [{"stage": "main", "epoch": number, "losses": {"loss": 0.5}} for number in range(3)]
+    records.append(*epochs)
     with records.path.open("ab") as file:
-        file.write(b'{"n": 3, "torn')
+        file.write(b'{"stage": "main", "torn')
     records.cut(2)
-    assert records.read() == [{"n": 0}, {"n": 1}]
-    records.append({"n": 2})
-    assert [record["n"] for record in records.read()] == [0, 1, 2]
+    assert records.read() == epochs[:2]
+    records.append(epochs[2])
+    assert records.read() == epochs
     with pytest.raises(UserError, match="has 3 of 5 records"):
         records.cut(5)

@@ -173,7 +173,7 @@ def test_a_folder_of_other_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="do not belong to a run"):
         go(tmp_path, overwrite=True)
     (tmp_path / "run.json").write_text('{"format": "something else"}')
-    with pytest.raises(UserError, match="is not a run's description"):
+    with pytest.raises(UserError, match=r"does not hold a run: run.json cannot be read \(format: "):
         go(tmp_path, resume=True)
 
 

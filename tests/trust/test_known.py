@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,7 +238,8 @@ def test_added_labels_are_never_overwritten(
             with pytest.raises(UserError, match="holds the labels that the run was trained with: choose another name"):
                 cli.run([*asking, out, *more])
     assert (tmp_path / "extra.csv").read_text() == before
-    (second / "diagnosis.json").write_text('[{"text": "north: look", "verdict": "doubtful"}]')
+    about = {"name": "north", "score": 0.5, "text": "north: look", "verdict": "doubtful", "signals": {}, "look_at": []}
+    (second / "diagnosis.json").write_text(json.dumps([about]))
     for name in ("extra-2.csv", "extra-3.csv"):
         capsys.readouterr()
         show_sites(second)

@@ -18,6 +18,10 @@ from pathlib import Path
 
 from proud.errors import UserError
 from proud.files import user_errors
+from proud.stored import ClaimRecord
+from proud.typed import read_record
+
+MOST_CLAIM_BYTES = 10_000
 
 
 @contextmanager
@@ -58,9 +62,9 @@ def use(path: Path) -> int:
 def owner(path: Path) -> str:
     """Who holds a claim, in words."""
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_record(path, ClaimRecord, MOST_CLAIM_BYTES)
         return f"process {about['pid']} on {about['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return "another worker"
 
 

@@ -38,7 +38,7 @@ from proud.machine import Stopped
 from proud.model.format import read_result, read_run
 from proud.text import one_line
 from proud.training.loop import Progress
-from proud.training.records import Records
+from proud.training.records import epochs_of, timings_of
 from proud.training.run import train
 from proud.training.run_folder import refuse_difference
 
@@ -216,14 +216,16 @@ def run_job(
             result = train(run, job.settings, options, data=task, watch=watch, reuse=reuse.for_job(job, left))
     finally:
         gc.collect()  # networks and graphs of this run must not stay beside those of the next
-    records, timings = (Records(path / f"{name}.jsonl").read() for name in ("records", "timings"))
+    records, timings = epochs_of(path).read(), timings_of(path).read()
     return make_row(reuse.plan, job, read_run(path), result, records, timings)
 
 
 def with_stored_place(run: RunConfig, path: Path) -> RunConfig:
     """A half-done run may continue although its data was moved: the bench reads the images itself."""
-    stored = read_run(path)["config"] if (path / "run.json").is_file() else {}
-    return replace(run, root=stored.get("root", run.root), data=stored.get("data", run.data))
+    if not (path / "run.json").is_file():
+        return run
+    stored = RunConfig.from_stored(read_run(path)["config"])
+    return replace(run, root=stored.root, data=stored.data)
 
 
 def check_folder(plan: Plan, folder: Path) -> None:

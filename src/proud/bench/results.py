@@ -7,24 +7,24 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from proud.bench.plan import Job, Key, Plan
-from proud.config import LAST_EPOCHS, ReadSpec, RunConfig, config_difference, flag, flat
+from proud.config import LAST_EPOCHS, ReadSpec, RunConfig, config_difference, flag, flat, method_settings
 from proud.errors import UserError
-from proud.files import json_bytes, make_folder, parse_json, sync_folder, user_errors
+from proud.files import MOST_LINES_BYTES, json_bytes, make_folder, read_regular, sync_folder, user_errors
 from proud.methods import METHODS, method_config
+from proud.stored import EpochRecord, ResultRecord, ResultRow, RunRecord, Settings, TaskRecord, TimingRecord
+from proud.text import one_line
+from proud.typed import as_record, parse_lines
 
 FORMAT = "proud-result-1"
 CELL = ("labeled", "test", "unlabeled", "seed")
 """The settings that differ between the runs of one method in one table."""
-
-ResultRow = dict[str, Any]
-"""One line of results.jsonl."""
 
 
 class Results:
@@ -67,71 +67,47 @@ class Results:
 
 def read_rows(path: Path) -> list[ResultRow]:
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MOST_LINES_BYTES)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
     return parse_rows(content[: content.rfind(b"\n") + 1], path)
 
 
 def parse_rows(content: bytes, path: Path) -> list[ResultRow]:
-    rows = []
-    for number, line in enumerate(content.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-            key_of(row)
-            check_types(row)
+    try:
+        rows = list(parse_lines(content, ResultRow))
+        for row in rows:
             json.dumps(row, ensure_ascii=False).encode()  # escapes can decode to invalid text
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise UserError(f"{path}, line {number} is not a result of proud bench ({error}).") from error
-        if row.get("format") != FORMAT:
-            raise UserError(f"{path}, line {number}: format {row.get('format')!r}, expected {FORMAT!r}.")
-        rows.append(row)
+            if not {row["labeled"], row["test"]} <= set(row["domains"]):
+                raise ValueError(f"{row['labeled']} or {row['test']} is not among its domains")
+    except ValueError as error:
+        raise UserError(f"{path} has lines that are not results of proud bench ({one_line(error)}).") from error
     return rows
 
 
-def check_types(row: ResultRow) -> None:
-    """What the tables rely on; the rest is informational."""
-    words = [row[name] for name in ("bench", "method", "labeled", "test")] + [row.get("note") or ""]
-    names = [*row["domains"], *(row.get("unlabeled") or [])]
-    if not isinstance(row["domains"], list) or not {row["labeled"], row["test"]} <= set(row["domains"]):
-        raise ValueError("the domains are not valid")
-    if not all(isinstance(word, str) for word in [*words, *names]) or type(row["seed"]) is not int:
-        raise ValueError("names or seed of the run are not valid")
-    if not isinstance(row["config"], dict) or not isinstance(row["config"].get("method_config", {}), dict):
-        raise ValueError("the config is not valid")
-    warnings = row.get("warnings", [])
-    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
-        raise ValueError("the warnings are not valid")
-    content, counts = row.get("content", {}), row.get("images", {})
-    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
-        raise ValueError("the content is not valid")
-    if not isinstance(counts, dict) or not all(type(value) is int for value in counts.values()):
-        raise ValueError("the numbers of images are not valid")
-    if not isinstance(row.get("code") or "", str):
-        raise ValueError("the code is not valid")
-    numbers = [row["test_accuracy"], row["seconds"], row.get("val_accuracy") or 0]
-    if not all(type(value) in (int, float) for value in numbers) or not 0 <= numbers[0] <= 1:
-        raise ValueError("the accuracy is not between 0 and 1")
-
-
 def key_of(row: ResultRow) -> Key:
-    return Key(str(row["method"]), str(row["labeled"]), str(row["test"]), int(row["seed"]))
+    return Key(row["method"], row["labeled"], row["test"], row["seed"])
 
 
 def make_row(
-    plan: Plan, job: Job, about: ResultRow, result: ResultRow, records: list[ResultRow], timings: list[ResultRow]
+    plan: Plan,
+    job: Job,
+    about: RunRecord,
+    result: ResultRecord,
+    records: list[EpochRecord],
+    timings: list[TimingRecord],
 ) -> ResultRow:
     """`about`, `result`, `records`, `timings`: what the run's folder holds."""
+    last: Sequence[Mapping[str, Any]]
     last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
-    found: ResultRow = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
+    found: dict[str, Any] = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
     found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
     scores = ("test_accuracy", "val_accuracy", "test_recall", "val_recall")
-    found |= {name: result[name] for name in scores if name in result}
+    scored: Mapping[str, Any] = result
+    found |= {name: scored[name] for name in scores if name in scored}
     for name in ("test_accuracy", "val_accuracy"):
         found[f"{name}_last"] = [record[name] for record in last if name in record]
-    found |= {name: result[name] for name in ("epochs", "domains_first", "domains_last", "warnings") if name in result}
+    found |= {name: scored[name] for name in ("epochs", "domains_first", "domains_last", "warnings") if name in scored}
     seconds = sum(value for timing in timings for value in timing.values() if isinstance(value, float))
     found |= {"seconds": round(seconds, 2), **images_of(about["task"]), "skipped": len(about["task"]["skipped"])}
     found |= {name: about.get(name) for name in ("commit", "code", "versions", "device", "threads")}
@@ -140,7 +116,7 @@ def make_row(
         found["shared"] = {"part": "training", **shared}
     elif records and (shared := records[0].get("shared_with")):
         found["shared"] = {"part": "pretraining", **shared}
-    return found | {"config": portable(plan, job)}
+    return as_record(found | {"config": portable(plan, job)}, ResultRow)
 
 
 def command(plan: Plan, job: Job) -> str:
@@ -164,19 +140,19 @@ def command(plan: Plan, job: Job) -> str:
 # ---- images
 
 
-def images_of(task: ResultRow) -> ResultRow:
+def images_of(task: TaskRecord) -> dict[str, Any]:
     """How many images each domain has, and digests that distinguish other images under the same names."""
     counts = {name: domain["images"] for name, domain in task["domains"].items()}
-    return {"images": counts, "content": task["pictures"]}
+    return {"images": counts, "content": task.get("pictures", {})}
 
 
-def counts_of(row: ResultRow) -> dict[str, int]:
+def counts_of(row: Mapping[str, Any]) -> dict[str, int]:
     """Of the domains that are not labeled: how many of the labeled images are trained on depends on the seed."""
     names = (name for name in row.get("images", {}) if name != row["labeled"])
     return {f"{'test' if name == row['test'] else 'unlabeled'} {name}": row["images"][name] for name in names}
 
 
-def check_same_images(rows: Iterable[ResultRow], advice: str = "Use another --out.") -> None:
+def check_same_images(rows: Iterable[Mapping[str, Any]], advice: str = "Use another --out.") -> None:
     """All results of a table must be of the same images."""
     seen: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for row in rows:
@@ -189,7 +165,7 @@ def check_same_images(rows: Iterable[ResultRow], advice: str = "Use another --ou
 # ---- settings
 
 
-def portable(plan: Plan, job: Job) -> ResultRow:
+def portable(plan: Plan, job: Job) -> dict[str, Any]:
     """The run's config without paths of this machine: weights are identified by their content."""
     config = flat(job.run, job.settings) | {"data": plan.data}
     config.pop("root")
@@ -215,9 +191,9 @@ BUILT_IN = {"joint_forward": True, "dapp_bn": "domain", "pml_views": "originals"
 """Settings of earlier results that no longer exist, and the values that are now built in."""
 
 
-def settings_of(config: ResultRow) -> ResultRow:
+def settings_of(config: Settings) -> dict[str, Any]:
     """What must be the same in all runs of a method: a setting that a line does not name has its default."""
-    name, own = str(config.get("method", "")), config.get("method_config", {})
+    name, own = str(config.get("method", "")), method_settings(config)
     known = asdict(method_config(name)) if name in METHODS else {}
     kept = {
         key: value for key, value in own.items() if not known or key in known or value not in (BUILT_IN.get(key), False)
@@ -228,7 +204,7 @@ def settings_of(config: ResultRow) -> ResultRow:
 
 def check_same_settings(
     rows: Iterable[ResultRow],
-    wanted: dict[str, ResultRow],
+    wanted: dict[str, Settings],
     where: Path | str,
     advice: str = "Use the same, or another --out.",
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from rich.markup import escape
 from rich.table import Table
@@ -17,6 +17,7 @@ from proud.machine import Stopped
 from proud.methods import method_config
 from proud.methods.presets import preset
 from proud.report.page import write_report
+from proud.stored import ResultRecord
 from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.trust.intervals import accuracy_interval
@@ -67,7 +68,7 @@ def write_demo_report(out: Path) -> Path:
         )
 
 
-def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
+def show_demo(results: dict[str, ResultRecord], out: Path) -> None:
     table = Table(title="Accuracy on the unseen domain (street)", title_justify="left")
     table.add_column("method")
     table.add_column("street", justify="right")
@@ -90,9 +91,9 @@ def show_demo(results: dict[str, dict[str, Any]], out: Path) -> None:
     )
 
 
-def changes(result: dict[str, Any], signal: str) -> str:
+def changes(result: ResultRecord, signal: Literal["accuracy", "certain"]) -> str:
     """A share of each unlabeled domain's images, in the first and the last main epoch."""
-    first, last = (result.get(key, {}) for key in ("domains_first", "domains_last"))
+    first, last = result.get("domains_first", {}), result.get("domains_last", {})
     return "\n".join(
         f"{escape(name)} {100 * first[name][signal]:.0f} % → {100 * last[name][signal]:.0f} %" for name in first
     )

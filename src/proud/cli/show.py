@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from proud.files import read_json
+from proud.model.format import read_verdicts
 from proud.text import printable
 
 console = Console()
@@ -31,9 +31,7 @@ def show_warning(text: str) -> None:
 
 def show_sites(folder: Path) -> None:
     """The verdict on each unlabeled domain, and how to label a few of its images."""
-    if not (folder / "diagnosis.json").is_file():
-        return
-    sites = read_json(folder / "diagnosis.json")
+    sites = read_verdicts(folder)
     for site in sites:
         console.print(escape(site["text"]), soft_wrap=True)
     if any(site["verdict"] != "sound" for site in sites):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -17,6 +16,7 @@ from proud.cli.show import console, show_sites, show_warning, unreadable
 from proud.distributed.ranks import join
 from proud.machine import Stopped
 from proud.model.format import read_run
+from proud.stored import DomainRecord, ResultRecord, TaskRecord
 from proud.training.loop import Progress
 from proud.training.progress_lines import watching
 from proud.training.run import train
@@ -78,7 +78,7 @@ def watchers(arguments: TrainArguments, folder: str, rank: int) -> Iterator[Call
         yield notify
 
 
-def show_result(result: dict[str, Any], seconds: float) -> None:
+def show_result(result: ResultRecord, seconds: float) -> None:
     folder = result["folder"]
     task = read_run(Path(folder))["task"]
     table = Table(title=f"{escape(folder)} ({seconds:.0f} s)", title_justify="left")
@@ -101,25 +101,22 @@ def show_result(result: dict[str, Any], seconds: float) -> None:
     )
 
 
-def show_lowest_recall(result: dict[str, Any], task: dict[str, Any]) -> None:
+def show_lowest_recall(result: ResultRecord, task: TaskRecord) -> None:
     """The class that is missed most, on the unseen domain or else on validation images."""
-    key = "test_recall" if "test_recall" in result else "val_recall"
-    role = "test" if key == "test_recall" else "labeled"
+    role = "test" if "test_recall" in result else "labeled"
+    recalls = result["test_recall"] if role == "test" else result.get("val_recall", [])
     name = next((name for name, domain in task["domains"].items() if domain["role"] == role), "")
-    found = [
-        (recall, label)
-        for recall, label in zip(result.get(key, []), task["classes"], strict=False)
-        if recall is not None
-    ]
-    if found:
+    found = [(recall, label) for recall, label in zip(recalls, task["classes"], strict=False) if recall is not None]
+    if found and name:
         recall, label = min(found)
         where = name if role == "test" else f"validation images of {name}"
-        counts = task["domains"][name].get("per_class" if role == "test" else "validation_per_class", {})
+        domain = task["domains"][name]
+        counts = domain.get("per_class", {}) if role == "test" else domain.get("validation_per_class", {})
         shown = accuracy_interval(recall, counts.get(label, 0)) or f"{100 * recall:.1f} %"
         console.print(f"lowest recall: {escape(label)}, {shown} on {escape(where)}", highlight=False)
 
 
-def classes_of(task: dict[str, Any]) -> str:
+def classes_of(task: TaskRecord) -> str:
     """The labeled domain's classes with their numbers of images: a wrong folder level shows here."""
     for name, domain in task["domains"].items():
         if domain["role"] == "labeled":
@@ -129,14 +126,14 @@ def classes_of(task: dict[str, Any]) -> str:
     return ""
 
 
-def domain_result(result: dict[str, Any], name: str, domain: dict[str, Any]) -> str:
+def domain_result(result: ResultRecord, name: str, domain: DomainRecord) -> str:
     role = domain["role"]
     if role == "labeled" and "val_accuracy" in result:
         return f"{accuracy_interval(result['val_accuracy'], domain['validation'])} on its validation images"
     if role == "test" and "test_accuracy" in result:
         return str(accuracy_interval(result["test_accuracy"], domain["images"]))
-    first, last = (result.get(key, {}).get(name, {}) for key in ("domains_first", "domains_last"))
-    if role == "unlabeled" and "accuracy" in first and "accuracy" in last:
+    first, last = result.get("domains_first", {}).get(name), result.get("domains_last", {}).get(name)
+    if role == "unlabeled" and first and last and "accuracy" in first and "accuracy" in last:
         right = accuracy_interval(last["accuracy"], last.get("audited", domain["images"]))
         return f"pseudo-labels {100 * first['accuracy']:.1f} % → {right}"
     return "–"

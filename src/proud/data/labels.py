@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from proud.data.csv_table import LabelRow
 from proud.data.types import UNKNOWN, Audit, Task, UnlabeledDomain
 from proud.errors import UserError
+from proud.stored import DomainRecord
 from proud.text import listed, some
 
 
@@ -28,7 +28,8 @@ def add_labels(task: Task, rows: Sequence[LabelRow], table: Path | str) -> Task:
     by_domain: dict[str, list[LabelRow]] = {}
     for row in rows:
         if row.domain not in sites:
-            role = task.report["domains"].get(row.domain, {}).get("role")
+            about = task.report["domains"].get(row.domain)
+            role = about["role"] if about else None
             what = f"is the {role} domain" if role else "is not in this run"
             problems.append(f"line {row.line}: {row.domain!r} {what}; unlabeled ones are: {some(sites)}")
         elif row.label not in numbers:
@@ -43,9 +44,9 @@ def add_labels(task: Task, rows: Sequence[LabelRow], table: Path | str) -> Task:
     if problems:
         raise UserError(listed(problems, table))
     unlabeled = tuple(labeled.get(domain.name, domain) for domain in task.training.unlabeled)
-    domains = {name: about | known_summary(labeled.get(name)) for name, about in task.report["domains"].items()}
+    domains = {name: with_known(about, labeled.get(name)) for name, about in task.report["domains"].items()}
     training = replace(task.training, unlabeled=unlabeled)
-    return replace(task, training=training, report=task.report | {"domains": domains})
+    return replace(task, training=training, report={**task.report, "domains": domains})
 
 
 def _join(
@@ -78,9 +79,9 @@ def _join(
     return replace(domain, known=known)
 
 
-def known_summary(domain: UnlabeledDomain | None) -> dict[str, Any]:
-    """How many labels were added and which: a resumed run must have the same. Empty without any."""
+def with_known(about: DomainRecord, domain: UnlabeledDomain | None) -> DomainRecord:
+    """With the number of added labels and their digest, if there are any: a resumed run must have the same."""
     if domain is None or domain.known is None:
-        return {}
+        return about
     digest = hashlib.sha256(domain.known.numpy().tobytes()).hexdigest()[:16]
-    return {"known": int((domain.known >= 0).sum()), "known_hash": digest}
+    return {**about, "known": int((domain.known >= 0).sum()), "known_hash": digest}

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from proud.data.decode import stored_side
 from proud.data.types import EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
+from proud.stored import TaskRecord
 
 
 def synthetic_task(shape: dict[str, Any]) -> Task:
@@ -27,4 +28,14 @@ def synthetic_task(shape: dict[str, Any]) -> Task:
         for t, count in enumerate(shape["unlabeled"])
     )
     training = TrainingData(classes, labeled("labeled", shape["labeled"]), unlabeled)
-    return Task(training, EvaluationData(test=labeled("test", shape["test"])), shape["size"], {"data": "synthetic"})
+    report: TaskRecord = {
+        "data": "synthetic",
+        "benchmark": False,
+        "size": shape["size"],
+        "square": "middle",
+        "stored_side": side,
+        "classes": list(classes),
+        "domains": {},
+        "skipped": [],
+    }
+    return Task(training, EvaluationData(test=labeled("test", shape["test"])), shape["size"], report)

@@ -7,13 +7,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from proud.data.cache import NEVER, cache_folder, request_states
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.checks import ImageRow, also_learned_from, nearly_black, on_both_sides, under_two_classes
 from proud.data.decode import PixelFormat, bad_files_error, stored_side
-from proud.data.labels import add_labels, known_summary
+from proud.data.labels import add_labels, with_known
 from proud.data.reader import MemoryCache, Reader
 from proud.data.roles import Roles, unknown_classes
 from proud.data.shapes import cropped_away
@@ -21,6 +20,7 @@ from proud.data.source import TaskSource, without_gc
 from proud.data.splits import split_labeled
 from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.errors import UserError
+from proud.stored import DomainRecord, TaskRecord
 
 SMALLEST_SIDE = 8
 
@@ -54,7 +54,7 @@ def read_task(
     _warn_about_rows(catalog, roles, reader, parts, copies)
     training = TrainingData(roles.classes, parts.labeled, tuple(domain for domain, _ in parts.hidden))
     audits = {audit.name: audit for _, audit in parts.hidden}
-    report = _report(source, size, parts, reader) | {"test_images_also_in_training": copies}
+    report = _report(source, size, parts, reader, copies)
     task = Task(training, EvaluationData(parts.validation, parts.test, audits), size, report)
     return add_labels(task, source.labels, spec.labels) if source.labels else task
 
@@ -136,14 +136,14 @@ def _warn_about_rows(catalog: Catalog, roles: Roles, reader: Reader, parts: _Par
 # ---- the task's description in run.json
 
 
-def _report(source: TaskSource, size: int, parts: _Parts, reader: Reader) -> dict[str, Any]:
+def _report(source: TaskSource, size: int, parts: _Parts, reader: Reader, copies: int) -> TaskRecord:
     spec, catalog = source.spec, source.catalog
     labeled, test, hidden = parts.labeled, parts.test, zip(source.roles.unlabeled, parts.hidden, strict=True)
     content = {labeled.name: digest(f"{row.content} {row.entry.label}" for row in parts.rows[labeled.name])}
     content |= {domain.name: digest([*domain.ids, *pixel_hash(files, domain)]) for files, (domain, _) in hidden}
     if test is not None:
         content[test.name] = digest(f"{row.content} {row.entry.label}" for row in parts.rows[test.name])
-    report = {
+    report: TaskRecord = {
         "data": catalog.where,
         "benchmark": catalog.benchmark,
         "size": size,
@@ -153,14 +153,17 @@ def _report(source: TaskSource, size: int, parts: _Parts, reader: Reader) -> dic
         "domains": _domains(parts),
         "content": content,
         "pictures": {name: digest(row.content for row in rows) for name, rows in parts.rows.items()},
-        "skipped": [file._asdict() for file in reader.bad],
+        "skipped": [{"path": file.path, "reason": file.reason} for file in reader.bad],
         "ignored_links": list(catalog.ignored_links),
+        "test_images_also_in_training": copies,
     }
-    return report | ({"mapped_from_cache": True} if reader.disk is not None else {})
+    if reader.disk is not None:
+        report["mapped_from_cache"] = True
+    return report
 
 
-def _domains(parts: _Parts) -> dict[str, dict[str, Any]]:
-    report: dict[str, dict[str, Any]] = {
+def _domains(parts: _Parts) -> dict[str, DomainRecord]:
+    report: dict[str, DomainRecord] = {
         parts.labeled.name: {
             "role": "labeled",
             "images": len(parts.labeled),
@@ -170,8 +173,8 @@ def _domains(parts: _Parts) -> dict[str, dict[str, Any]]:
         }
     }
     for domain, audit in parts.hidden:
-        report[domain.name] = {"role": "unlabeled", "images": len(domain), "audited": audit.known}
-        report[domain.name] |= known_summary(domain)
+        about: DomainRecord = {"role": "unlabeled", "images": len(domain), "audited": audit.known}
+        report[domain.name] = with_known(about, domain)
     if parts.test is not None:
         report[parts.test.name] = {"role": "test", "images": len(parts.test), "per_class": _per_class(parts.test)}
     return report

@@ -7,10 +7,11 @@ folder's name can be that of a class.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from proud.stored import TaskRecord
 
 UNKNOWN = -1
 """The label of an image whose class is unknown."""
@@ -98,7 +99,7 @@ class Task:
     training: TrainingData
     evaluation: EvaluationData
     size: int
-    report: dict[str, Any]
+    report: TaskRecord
 
 
 def _check_images(name: str, images: Tensor) -> None:

@@ -28,6 +28,7 @@ from proud.model.format import read_run
 from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
+from proud.stored import TaskRecord
 from proud.text import some
 from proud.trust.collapse import missing_classes
 from proud.trust.fitted import measure
@@ -206,8 +207,9 @@ def compare(
 
 def missing_at(folder: Path, model: Model, logits: Tensor, name: str) -> str:
     """A warning if predictions lack classes of the labeled domain; nothing if the run's description is gone."""
-    for domain in stored_task(folder).get("domains", {}).values():
-        if domain.get("role") == "labeled" and "per_class" in domain:
+    task = stored_task(folder)
+    for domain in task["domains"].values() if task else ():
+        if domain["role"] == "labeled" and "per_class" in domain:
             counts = torch.tensor([domain["per_class"].get(label, 0) for label in model.classes])
             labeled = torch.arange(len(counts)).repeat_interleave(counts)
             return missing_classes(logits, labeled, model.classes, name)
@@ -276,11 +278,12 @@ def is_own_data(config: dict[str, Any], data: str, root: str) -> bool:
 def trained_on(folder: Path, config: dict[str, Any], catalog: Catalog, domain: DomainFiles, own: bool) -> TrainedOn:
     """A domain is recognised by its images, wherever they are now; by its path (`own`) if some cannot be read."""
     task, added = stored_task(folder), added_contents(config)
-    about, kept = task.get("domains", {}).get(domain.name, {}), task["pictures"].get(domain.name)
-    role = about.get("role")
-    copies = task.get("test_images_also_in_training", 0) if role == "test" else 0
-    same = TrainedOn(domain.name == config.get("labeled"), role == "unlabeled", about.get("known", 0), copies)
-    if own and (kept is None or task.get("skipped")):  # unreadable images have no content to be recognised by
+    about = task["domains"].get(domain.name) if task else None
+    kept = task.get("pictures", {}).get(domain.name) if task else None
+    role, known = (about["role"], about.get("known", 0)) if about else ("", 0)
+    copies = task.get("test_images_also_in_training", 0) if task and role == "test" else 0
+    same = TrainedOn(domain.name == config.get("labeled"), role == "unlabeled", known, copies)
+    if own and (kept is None or (task and task["skipped"])):  # unreadable images have no content to be recognised by
         return same
     if same == TrainedOn() and not added:
         return same
@@ -290,14 +293,12 @@ def trained_on(folder: Path, config: dict[str, Any], catalog: Catalog, domain: D
     return TrainedOn(known=sum(content in added for content in contents))
 
 
-def stored_task(folder: Path) -> dict[str, Any]:
-    """The run's description of its data; empty if only the model was saved."""
+def stored_task(folder: Path) -> TaskRecord | None:
+    """The run's description of its data; None if only the model was saved."""
     try:
-        task: dict[str, Any] = read_run(folder)["task"]
+        return read_run(folder)["task"]
     except UserError:
-        task = {}
-    pictures = task.get("pictures")
-    return task | {"pictures": pictures if isinstance(pictures, dict) else {}}
+        return None
 
 
 def added_contents(config: dict[str, Any]) -> set[str]:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.files import read_json, replacing, write_json, write_tensors
+from proud.files import replacing, write_json, write_tensors
+from proud.stored import ResultRecord, RunRecord, TaskRecord, VerdictRecord
+from proud.typed import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,36 +63,44 @@ def write_model(
     write_json(folder / DESCRIPTION, about | ({"trust": trust} if trust else {}))
 
 
-def read_run(folder: Path) -> dict[str, Any]:
+def read_run(folder: Path) -> RunRecord:
     """run.json of a run or of its model's folder: its config and the description of its task."""
     folder = run_folder(folder)
-    path = folder / "run.json"
     try:
-        about = read_json(path)
+        return read_record(folder / "run.json", RunRecord)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} does not hold a run: run.json cannot be read ({error}).") from error
-    if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:
-        raise UserError(f"{path} is not a run's description (format {RUN_FORMAT}).")
-    task: Any = about.get("task")
-    domains: Any = task.get("domains") if isinstance(task, dict) and "classes" in task else None
-    whole = isinstance(about.get("config"), dict) and isinstance(about.get("threads", 0), int)
-    if not whole or not isinstance(domains, dict) or not all(isinstance(each, dict) for each in domains.values()):
-        raise UserError(f"{path} is damaged: settings or data of the run are missing.")
-    return about
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
+def read_result(folder: Path) -> ResultRecord | None:
     """The result of a finished run; None if it is not finished or not readable."""
     try:
-        found = read_json(folder / "result.json")
+        return read_record(folder / "result.json", ResultRecord)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
 
 
-def other_images(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Domains whose images or labels differ between two descriptions of a task."""
-    was = stored.get("content")
-    if not isinstance(was, dict):
+def stored_result(folder: Path) -> ResultRecord | None:
+    """The same for who cannot compute it again: None if the run is not finished, an error if it is not readable."""
+    path = folder / "result.json"
+    try:
+        return read_record(path, ResultRecord) if path.exists() else None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}).") from error
+
+
+def read_verdicts(folder: Path) -> list[VerdictRecord]:
+    """The verdict on each unlabeled domain; empty for a method without pseudo-labels."""
+    path = folder / "diagnosis.json"
+    if not path.exists():
         return []
+    try:
+        return read_record(path, list[VerdictRecord])
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}).") from error
+
+
+def other_images(stored: TaskRecord, now: TaskRecord) -> list[str]:
+    """Domains whose images or labels differ between two descriptions of a task."""
+    was = stored.get("content", {})
     return [name for name, digest in now.get("content", {}).items() if was.get(name, digest) != digest]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from proud.config import RunConfig
-from proud.errors import UserError
 from proud.model.format import read_run
 
 
@@ -14,9 +13,7 @@ def inherited(folder: str) -> RunConfig:
     """Data, sites, network and method of the run. Sites that were found in a pool are found again."""
     about = read_run(Path(folder))
     run = RunConfig.from_stored(about["config"])
-    spec = about.get("model")
-    if not isinstance(spec, dict) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("size"), int):
-        raise UserError(f"{Path(folder) / 'run.json'} is damaged: the network of the run is missing.")
+    spec = about["model"]
     if run.data == "python":  # the images were passed to `fit`: new ones must be named
         return RunConfig(method=run.method, model=spec["name"], size=spec["size"], square=run.square, start_from=folder)
     domains = about["task"]["domains"]

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from proud.config import SQUARES
 from proud.errors import UserError
-from proud.files import bytes_of, check_tensors, read_json, read_tensors
+from proud.files import bytes_of, check_tensors, read_tensors
 from proud.machine import choose_device
-from proud.model.format import DESCRIPTION, MODEL_FORMAT, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
+from proud.model.format import DESCRIPTION, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
 from proud.model.predict import Model
 from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec, Net, build_net
+from proud.stored import ModelRecord, Settings, SpecRecord
 from proud.text import nfc, one_line
 from proud.trust.fitted import Trust, read_trust
+from proud.typed import read_record
 
-MOST_CLASSES = 100_000
-LARGEST_SIDE = 4096
 MOST_PROTOTYPE_BYTES = 1_000_000_000
 BROKEN = (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 
@@ -45,20 +43,15 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
     return Model(*parts[:4], choose_device(device), *parts[4:])
 
 
-Parts = tuple[Net, ModelSpec, tuple[str, ...], dict[str, Any], Trust | None, dict[str, Tensor] | None, tuple[str, ...]]
+Parts = tuple[Net, ModelSpec, tuple[str, ...], Settings, Trust | None, dict[str, Tensor] | None, tuple[str, ...]]
 
 
 def read_model(folder: Path) -> Parts:
     """All parts of a `Model`, on the CPU."""
-    about = read_json(folder / DESCRIPTION)
-    if not isinstance(about, dict) or about.get("format") not in (MODEL_FORMAT, PLAIN_NAMES_FORMAT):
-        raise ValueError(f"{DESCRIPTION} is not of the format {MODEL_FORMAT}")
+    about = read_record(folder / DESCRIPTION, ModelRecord)
     spec, classes = read_spec(about["spec"]), read_classes(about["classes"])
-    config, warnings = about.get("config", {}), about.get("warnings", [])
-    if len(classes) != spec.classes or not isinstance(config, dict):
-        raise ValueError("classes or config are not valid")
-    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
-        raise ValueError("the warnings are not valid")
+    if len(classes) != spec.classes:
+        raise ValueError("the network has another number of classes")
     expected = expected_tensors(spec)
     if about["format"] == PLAIN_NAMES_FORMAT:
         expected = {plain_name(name): tensor for name, tensor in expected.items()}
@@ -68,29 +61,23 @@ def read_model(folder: Path) -> Parts:
     net = build_net(spec, width=width)
     net.load_state_dict(tensors)
     trust, prototypes = read_trust(about.get("trust")), read_prototypes(folder, spec.classes, width)
-    return net, spec, classes, config, trust, prototypes, tuple(warnings)
+    return net, spec, classes, about.get("config", {}), trust, prototypes, tuple(about.get("warnings", []))
 
 
-def read_spec(given: Any) -> ModelSpec:
+def read_spec(given: SpecRecord) -> ModelSpec:
     """Only networks that are built from their name alone: `hf-hub:…` and `local-dir:…` would read other files."""
-    numbers = [float(value) for value in (*given["mean"], *given["std"])]
-    if len(given["mean"]) != 3 or len(given["std"]) != 3 or not all(abs(n) < 1e4 for n in numbers):
-        raise ValueError("mean and std are not three numbers each")
-    mean, std = numbers[:3], numbers[3:]
-    name, classes, size = given["name"], given["classes"], given["size"]
-    if not isinstance(name, str) or type(classes) is not int or type(size) is not int or min(std) < 1e-4:
-        raise ValueError("name, classes, size or std are not valid")
-    if not 0 < size <= LARGEST_SIDE or not 0 < classes <= MOST_CLASSES:
-        raise ValueError("classes or size out of range")
+    name, mean, std = given["name"], given["mean"], given["std"]
     if name != "digits" and not is_timm_model(name):
         raise ValueError(f"there is no network {name[:100]!r}")
-    own_share = float(given.get("own_share", 0.0))
-    if not 0 <= own_share <= 1:
-        raise ValueError("own_share is not between 0 and 1")
-    square = given.get("square", "middle")
-    if square not in SQUARES:
-        raise ValueError("square is not valid")
-    return ModelSpec(name, classes, size, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), own_share, square)
+    return ModelSpec(
+        name,
+        given["classes"],
+        given["size"],
+        (mean[0], mean[1], mean[2]),
+        (std[0], std[1], std[2]),
+        given.get("own_share", 0.0),
+        given.get("square", "middle"),
+    )
 
 
 def is_timm_model(name: str) -> bool:
@@ -99,9 +86,7 @@ def is_timm_model(name: str) -> bool:
     return not set(name) & set(":/\\") and bool(timm.is_model(name))
 
 
-def read_classes(given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ValueError("the classes are not a list of names")
+def read_classes(given: list[str]) -> tuple[str, ...]:
     if len(set(given)) < len(given):
         raise ValueError("two classes have the same name")
     return tuple(map(nfc, given))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,9 +140,9 @@ def title_of(runs: Sequence[RunSource], benches: Sequence[BenchSource]) -> str:
 
 def tile(run: RunSource) -> dict[str, Any]:
     """The headline accuracy of a run."""
-    result = run.result
+    result: Mapping[str, Any] = run.result
     key = next((key for key in ("test_accuracy", "val_accuracy") if key in result), None)
-    on = run.config["test"] if key == "test_accuracy" else f"validation of {run.config['labeled']}"
+    on = run.config.test if key == "test_accuracy" else f"validation of {run.config.labeled}"
     first, last = result.get("domains_first", {}), result.get("domains_last", {})
     sites = [
         (site, f"{100 * first[site]['accuracy']:.0f} → {audited_accuracy(run, site)}")
@@ -152,7 +152,7 @@ def tile(run: RunSource) -> dict[str, Any]:
     number = "" if key is None else f"{100 * result[key]:.1f}"
     shown = None if key is None else accuracy_interval(result[key], images_of(run, key.partition("_")[0]))
     interval = "" if shown is None else f"{100 * shown.low:.1f}–{100 * shown.high:.1f} %, n = {shown.images}"
-    view = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config["labeled"]}
+    view = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config.labeled}
     view |= {"interval": interval}
     return view | {"warnings": result.get("warnings", [])}
 

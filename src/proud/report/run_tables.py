@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -34,7 +34,7 @@ def domain_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
     """One table for all runs on the same data."""
     groups: dict[str, list[RunSource]] = {}
     for run in runs:
-        groups.setdefault(repr((run.domains, run.classes, run.config["data"])), []).append(run)
+        groups.setdefault(repr((run.domains, run.classes, run.config.data)), []).append(run)
     for group in groups.values():
         run = group[0]
         rows = [
@@ -47,7 +47,7 @@ def domain_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
             f"Network {run.metadata['model']['name']}, {run.metadata['model']['size']} px. "
             + (f"{skipped} unreadable images were skipped." if skipped else "")
         )
-        yield PlainTable(f"Data: {run.config['data']}", ["domain", "role", "images"], rows, caption.strip())
+        yield PlainTable(f"Data: {run.config.data}", ["domain", "role", "images"], rows, caption.strip())
 
 
 def _first_names(names: Sequence[str], most: int = 12) -> str:
@@ -73,8 +73,8 @@ def runs_table(runs: Sequence[RunSource]) -> PlainTable | None:
                 accuracy_text(run, "test"),
                 accuracy_text(run, "val"),
                 labels or NOTHING,
-                str(run.config["seed"]),
-                f"{run.seconds / 60:.1f} min" if result else "not finished",
+                str(run.config.seed),
+                f"{run.seconds / 60:.1f} min" if run.finished else "not finished",
             ]
         )
     heads = ["run", "labeled •", "unseen *", "accuracy on *", "validation of •", "pseudo-labels", "seed", "training"]
@@ -103,7 +103,8 @@ def recall_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
 
 
 def recall_columns(run: RunSource) -> dict[str, list[str]]:
-    result, found = run.result, {}
+    result: Mapping[str, Any] = run.result
+    found = {}
     for key, title in (("val_recall", f"validation of {run.combination[0]}"), ("test_recall", run.combination[1])):
         if key in result:
             counts = recall_counts(run, key)
@@ -120,9 +121,10 @@ def recall_columns(run: RunSource) -> dict[str, list[str]]:
 
 def recall_counts(run: RunSource, key: str) -> dict[str, int]:
     """Images per class of the validation images or the unseen domain."""
-    if key == "val_recall":
-        return run.domains[run.config["labeled"]].get("validation_per_class", {})
-    return run.domains.get(run.config["test"], {}).get("per_class", {})
+    domain = run.domains.get(run.config.labeled if key == "val_recall" else run.config.test)
+    if domain is None:
+        return {}
+    return domain.get("validation_per_class", {}) if key == "val_recall" else domain.get("per_class", {})
 
 
 def recall_text(value: float | None, images: int = 0) -> str:
@@ -132,13 +134,15 @@ def recall_text(value: float | None, images: int = 0) -> str:
 
 def images_of(run: RunSource, key: str) -> int:
     """How many images `val` or `test` has."""
-    name, field = (run.config["labeled"], "validation") if key == "val" else (run.config["test"], "images")
-    return int(run.domains.get(name, {}).get(field, 0))
+    domain = run.domains.get(run.config.labeled if key == "val" else run.config.test)
+    if domain is None:
+        return 0
+    return domain.get("validation", 0) if key == "val" else domain["images"]
 
 
 def accuracy_text(run: RunSource, key: str) -> str:
     """The accuracy on `val` or `test`, with its interval."""
-    value = run.result.get(f"{key}_accuracy")
+    value = run.result.get("val_accuracy") if key == "val" else run.result.get("test_accuracy")
     return percent(value) if value is None else str(accuracy_interval(value, images_of(run, key)) or percent(value))
 
 
@@ -189,7 +193,7 @@ def published_table(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
         for run in group:
             score = run.result.get("test_accuracy")
             cells = [number(100 * score) if score and combo == run.combination else NOTHING for combo in combos]
-            rows.append([f"{run.name} (ours, seed {run.config['seed']})", *cells])
+            rows.append([f"{run.name} (ours, seed {run.config.seed})", *cells])
         caption = (
             "Accuracy in % on the unseen domain (*), labels from one domain (•). "
             "Ours: a single run each; published: means over runs."
@@ -207,7 +211,7 @@ def _cells(published: PublishedTable, values: Sequence[float], combos: Sequence[
 
 def benchmark_of(run: RunSource) -> str:
     """Name of the published table for the run's benchmark and combination, or ''."""
-    benchmark = find_benchmark(str(run.config["data"]))
+    benchmark = find_benchmark(str(run.config.data))
     name = benchmark.name if benchmark and run.metadata["task"]["benchmark"] else ""  # not a folder of that name
     return name if name in PUBLISHED and run.combination in PUBLISHED[name].combos else ""
 
@@ -289,8 +293,7 @@ def settings_table(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
 
 
 def _flat(run: RunSource) -> dict[str, str]:
-    config = dict(run.config)
-    settings: dict[str, Any] = config | config.pop("method_config", {})
+    settings: dict[str, Any] = run.metadata["config"] | run.settings
     settings.pop("method_config", None)
     environment = {name: run.metadata.get(name) for name in ("commit", "device", "threads")}
     versions = ", ".join(f"{name} {version}" for name, version in (run.metadata.get("versions") or {}).items())

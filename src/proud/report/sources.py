@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proud.bench.results import ResultRow, read_rows
+from proud.bench.results import read_rows
+from proud.config import RunConfig, method_settings
 from proud.errors import UserError
-from proud.files import read_json
-from proud.model.format import read_run
-from proud.training.records import Records
+from proud.model.format import read_run, read_verdicts, stored_result
+from proud.stored import DomainRecord, EpochRecord, LookAt, ResultRecord, ResultRow, RunRecord
+from proud.training.records import epochs_of, timings_of
 from proud.training.snapshot import MOMENTS
 
 if TYPE_CHECKING:
@@ -29,19 +30,24 @@ class RunSource:
     """A run folder, read lazily. Files that the run did not write read as empty."""
 
     folder: Path
-    metadata: dict[str, Any]  # run.json
+    metadata: RunRecord
     name: str
 
+    @cached_property
+    def config(self) -> RunConfig:
+        return RunConfig.from_stored(self.metadata["config"])
+
     @property
-    def config(self) -> dict[str, Any]:
-        return self.metadata["config"]
+    def settings(self) -> dict[str, Any]:
+        """The method's."""
+        return method_settings(self.metadata["config"])
 
     @property
     def classes(self) -> list[str]:
-        return [str(name) for name in self.metadata["task"]["classes"]]
+        return self.metadata["task"]["classes"]
 
     @property
-    def domains(self) -> dict[str, dict[str, Any]]:
+    def domains(self) -> dict[str, DomainRecord]:
         return self.metadata["task"]["domains"]
 
     @property
@@ -50,28 +56,29 @@ class RunSource:
 
     @property
     def combination(self) -> tuple[str, str]:
-        return self.config["labeled"], self.config["test"]
+        return self.config.labeled, self.config.test
 
     @cached_property
-    def records(self) -> list[dict[str, Any]]:
-        return Records(self.folder / "records.jsonl").read()
+    def records(self) -> list[EpochRecord]:
+        return epochs_of(self.folder).read()
 
     @cached_property
     def seconds(self) -> float:
-        timings = Records(self.folder / "timings.jsonl").read()
+        timings = timings_of(self.folder).read()
         return sum(value for timing in timings for value in timing.values() if isinstance(value, float))
 
     @cached_property
-    def result(self) -> dict[str, Any]:
-        path = self.folder / "result.json"
-        return read_json(path) if path.is_file() else {}
+    def finished(self) -> bool:
+        return (self.folder / "result.json").exists()
 
     @cached_property
-    def look_at(self) -> dict[str, list[dict[str, Any]]]:
-        """Site → its most uncertain images: path, label, uncertainty."""
-        path = self.folder / "diagnosis.json"
-        sites = read_json(path) if path.is_file() else []
-        return {site["name"]: site.get("look_at", []) for site in sites if isinstance(site, dict) and "name" in site}
+    def result(self) -> ResultRecord:
+        return stored_result(self.folder) or {"epochs": 0}
+
+    @cached_property
+    def look_at(self) -> dict[str, list[LookAt]]:
+        """Site → its most uncertain images."""
+        return {site["name"]: site["look_at"] for site in read_verdicts(self.folder)}
 
     @cached_property
     def outputs(self) -> Arrays:
@@ -86,7 +93,7 @@ class RunSource:
     def epoch_of(self, moment: str) -> int:
         """Epoch of the last stage, from 1, as in the paper's figures."""
         last = [record for record in self.records if record["stage"] == self.records[-1]["stage"]]
-        epochs = int(self.config["method_config"].get("epochs", len(last)))
+        epochs = int(self.settings.get("epochs", len(last)))
         return {"first": 1, "middle": epochs // 2 + 1, "last": epochs}[moment]
 
 
@@ -142,7 +149,7 @@ def find_runs(path: Path) -> list[Path]:
     return started or runs  # runs without a finished epoch are skipped if there are others
 
 
-def read_metadata(folder: Path) -> dict[str, Any]:
+def read_metadata(folder: Path) -> RunRecord:
     metadata = read_run(folder)
     if not (folder / "records.jsonl").is_file():
         raise UserError(f"The run in {folder} has no finished epoch yet: nothing to report.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from proud.bench.plan import DEVELOPMENT, Combo, Key
 from proud.bench.results import ResultRow, check_same_images, check_same_settings, key_of
 from proud.bench.scores import Cell, Scores, Summary, paired, scores_of, summarize
+from proud.config import method_settings
 from proud.errors import UserError
 from proud.files import replacing
 from proud.methods import METHODS
@@ -205,7 +206,7 @@ def footer(
 
 def epochs(rows: Sequence[ResultRow]) -> str:
     """Epochs of pretraining and of the main stage."""
-    settings = [row["config"].get("method_config", {}) for row in rows]
+    settings = [method_settings(row["config"]) for row in rows]
     stages = sorted({f"{config.get('pretrain_epochs', '?')} + {config.get('epochs', '?')}" for config in settings})
     return " or ".join(stages) + " epochs"
 

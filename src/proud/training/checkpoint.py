@@ -12,7 +12,6 @@ from proud.errors import UserError
 from proud.files import (
     MOST_TENSOR_BYTES,
     parse_tensors,
-    read_json,
     read_regular,
     remove_parts,
     replacing,
@@ -20,7 +19,9 @@ from proud.files import (
     write_json,
     write_tensors,
 )
+from proud.stored import CheckpointRecord, Settings
 from proud.text import one_line
+from proud.typed import read_record
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +65,7 @@ def remove_old(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]] | None:
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, Settings] | None:
     """The newest intact checkpoint, or None if there is none. A damaged one is skipped with a warning, and removed once
     an intact one is found, so that it does not count as one of the two that are kept."""
     remove_parts(folder)
@@ -73,7 +74,7 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str
     for number, path in enumerate(descriptions):
         try:
             found = read_checkpoint(path)
-        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        except (OSError, ValueError) as error:
             warnings.warn(f"{path.name} is damaged ({error}); trying the previous one", stacklevel=2)
             continue
         for damaged in descriptions[:number]:
@@ -85,21 +86,13 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, dict[str
     return None
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Position, dict[str, Any]]:
-    """OSError, ValueError, KeyError, TypeError or OverflowError if it is damaged."""
-    meta = read_json(path)
-    if meta["format"] != FORMAT:
-        raise ValueError(f"format {meta['format']!r}, expected {FORMAT!r}")
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Position, Settings]:
+    """OSError or ValueError if it is damaged."""
+    meta = read_record(path, CheckpointRecord)
     data = read_regular(path.with_suffix(".safetensors"), MOST_TENSOR_BYTES)
     if hashlib.sha256(data).hexdigest() != meta["sha256"]:
         raise ValueError("the checksum does not match")
-    position, config = meta["position"], meta["config"]
-    if not isinstance(position, dict) or not isinstance(config, dict):
-        raise ValueError("the description is not valid")
-    place = Position(**{key: int(value) for key, value in position.items()})
-    if min(place.stage, place.epoch, place.records) < 0:
-        raise ValueError("the position is negative")
-    return parse_tensors(data), place, config
+    return parse_tensors(data), Position(**meta["position"]), meta["config"]
 
 
 def load_into(method: Method, state: dict[str, Tensor], folder: Path) -> None:

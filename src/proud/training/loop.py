@@ -20,9 +20,10 @@ from proud.machine import Stopped
 from proud.methods.base import LossFunction, Method, Stage
 from proud.methods.description import Description
 from proud.randomness import Randomness
+from proud.stored import EpochRecord, Settings, SharedWith, TimingRecord
 from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
 from proud.training.evaluator import Evaluator
-from proud.training.records import NoRecords, Records, write_pseudo_labels
+from proud.training.records import NoRecords, epochs_of, timings_of, write_pseudo_labels
 from proud.training.run_folder import refuse_difference, tidy
 from proud.training.snapshot import moment_of, save_snapshot
 from proud.trust.diagnosis import site_signals
@@ -80,8 +81,8 @@ class Epochs:
 
     def __init__(self, losses: LossFunction | None = None) -> None:
         self.losses = losses
-        self.replays: dict[str, str] = {}
-        """the run whose training is replayed; empty if this one trains"""
+        self.replays: SharedWith | None = None
+        """the run whose training is replayed; None if this one trains"""
 
     def note(self, stage: Stage) -> str:
         """Shown before an epoch of the stage that takes a while to start."""
@@ -104,7 +105,7 @@ class Loop:
         method: Method,
         task: Task,
         folder: Path,
-        config: dict[str, Any],
+        config: Settings,
         *,
         eval_every: int = 1,
         epochs: Epochs | None = None,
@@ -120,8 +121,9 @@ class Loop:
         self.epochs, self.reuse = epochs or Epochs(), reuse
         self.random = Randomness(context.seed, context.device)
         self.evaluator = Evaluator(task.evaluation, context.spec, context.device, context.precision)
-        keep = Records if self.writes else NoRecords
-        self.records, self.timings = keep(folder / "records.jsonl"), keep(folder / "timings.jsonl")
+        self.records, self.timings = epochs_of(folder), timings_of(folder)
+        if not self.writes:
+            self.records, self.timings = NoRecords(folder, EpochRecord), NoRecords(folder, TimingRecord)
         self.position = Position()
         self.stages = method.stage_list()
         self.total = sum(stage.epochs for stage in self.stages)
@@ -156,7 +158,7 @@ class Loop:
 
     # ---- epochs
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[EpochRecord]:
         """Train to the end; returns all records."""
         while self.position.stage < len(self.stages):
             stage = self.stages[self.position.stage]
@@ -236,12 +238,12 @@ class Loop:
             write_pseudo_labels(self.folder / "pseudo_labels.csv", about.pseudo_labels, self.task)
         return {"domains": self._sites(about)} if about.pseudo_labels else {}
 
-    def _sites(self, about: Description) -> dict[str, dict[str, float]]:
+    def _sites(self, about: Description) -> dict[str, dict[str, Any]]:
         """Signals of each domain's pseudo-labels and, where true labels are known, their accuracy."""
         known = {domain.name: domain.known for domain in self.task.training.unlabeled}
         priors = self._class_priors(about)
         merged = None if about.prototypes is None else about.prototypes.merged
-        found: dict[str, dict[str, float]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for name, pseudo in about.pseudo_labels.items():
             row = {"uncertainty": pseudo.uncertainty.mean()} | mixing_signals(about, pseudo.uncertainty)
             row |= site_signals(pseudo, priors, merged, self._previous.get(name))

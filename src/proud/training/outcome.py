@@ -14,6 +14,7 @@ from proud.data.checks import evenly
 from proud.files import replacing, write_json, write_tensors
 from proud.methods.description import Description
 from proud.nets.forward import forward_all
+from proud.stored import EpochRecord, LookAt
 from proud.training.folds import FOLDS
 from proud.trust.collapse import LOOKED_AT, learned_nothing, missing_classes
 from proud.trust.diagnosis import diagnose, most_doubtful
@@ -32,7 +33,7 @@ def final_description(loop: Loop) -> Description:
 
 
 def save_outcome(
-    folder: Path, loop: Loop, about: Description, records: list[dict[str, Any]], outputs: Outputs
+    folder: Path, loop: Loop, about: Description, records: list[EpochRecord], outputs: Outputs
 ) -> dict[str, Tensor]:
     """Writes the verdicts and the outputs; returns the prototypes."""
     sites = diagnose(records, images_to_look_at(loop, about))
@@ -72,11 +73,11 @@ def collapses(loop: Loop, outputs: Outputs) -> list[str]:
     return [text for text in found if text]
 
 
-def images_to_look_at(loop: Loop, about: Description) -> dict[str, list[dict[str, Any]]]:
+def images_to_look_at(loop: Loop, about: Description) -> dict[str, list[LookAt]]:
     """Per site, the most uncertain images: path (row of an array), label, uncertainty."""
     classes, audits = loop.task.training.classes, loop.task.evaluation.audits
     known = {domain.name: domain.known for domain in loop.task.training.unlabeled}
-    found = {}
+    found: dict[str, list[LookAt]] = {}
     for name, pseudo in about.pseudo_labels.items():
         audit = audits.get(name)
         found[name] = [

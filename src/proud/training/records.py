@@ -4,25 +4,31 @@ last pseudo-labels as a table."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
 from proud.errors import UserError
-from proud.files import json_bytes, parse_json, sync_folder, user_errors, write_table
+from proud.files import MOST_LINES_BYTES, json_bytes, read_regular, sync_folder, user_errors, write_table
+from proud.stored import EpochRecord, TimingRecord
+from proud.typed import Kind, as_record, parse_lines
 
 if TYPE_CHECKING:
     from proud.data.types import Task
     from proud.ops import PseudoLabels
 
 
-class Records:
+class Records(Generic[Kind]):
     """An append-only JSONL file that can be cut back to the state of a checkpoint."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, kind: type[Kind]) -> None:
+        self.path, self.kind = path, kind
 
-    def append(self, *records: dict[str, Any]) -> None:
-        lines = b"".join(json_bytes(record) + b"\n" for record in records)
+    def append(self, *records: Mapping[str, object]) -> None:
+        try:
+            lines = b"".join(json_bytes(as_record(record, self.kind)) + b"\n" for record in records)
+        except ValueError as error:
+            raise UserError(f"An epoch cannot be recorded in {self.path}: {error}.") from error
         with user_errors(self.path):
             new = not self.path.exists()
             with self.path.open("ab") as file:
@@ -32,16 +38,15 @@ class Records:
             if new:
                 sync_folder(self.path.parent)
 
-    def read(self) -> list[dict[str, Any]]:
-        return [self._parse(line) for line in self._lines() if line.strip()]
+    def read(self) -> list[Kind]:
+        return self._parse(self._lines())
 
     def cut(self, count: int) -> None:
         """Keep the first `count` records; a partial last line is removed too."""
         whole = self._lines()
         if len(whole) < count:
             raise UserError(f"{self.path} has {len(whole)} of {count} records: restore it, or start with --overwrite.")
-        for line in whole[:count]:
-            self._parse(line)
+        self._parse(whole[:count])
         if not self.path.exists():
             return
         kept = sum(len(line) + 1 for line in whole[:count])
@@ -52,31 +57,36 @@ class Records:
     def _lines(self) -> list[bytes]:
         """Complete lines: what follows the last line break is a partial write."""
         try:
-            return self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
+            return read_regular(self.path, MOST_LINES_BYTES).split(b"\n")[:-1] if self.path.exists() else []
         except OSError as error:
             raise UserError(f"{self.path} cannot be read: {error.strerror or error}.") from error
 
-    def _parse(self, line: bytes) -> dict[str, Any]:
+    def _parse(self, lines: list[bytes]) -> list[Kind]:
         try:
-            found = parse_json(line)
+            return list(parse_lines(b"\n".join(lines), self.kind))
         except ValueError as error:
             raise UserError(f"{self.path} is damaged ({error}): restore it, or start with --overwrite.") from error
-        if not isinstance(found, dict):
-            raise UserError(f"{self.path} has lines that are not records: restore it, or start with --overwrite.")
-        return found
 
 
-class NoRecords(Records):
+class NoRecords(Records[Kind]):
     """For the other processes of a distributed run: only the first writes."""
 
-    def append(self, *records: dict[str, Any]) -> None:
+    def append(self, *records: Mapping[str, object]) -> None:
         pass
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[Kind]:
         return []
 
     def cut(self, count: int) -> None:
         pass
+
+
+def epochs_of(folder: Path) -> Records[EpochRecord]:
+    return Records(folder / "records.jsonl", EpochRecord)
+
+
+def timings_of(folder: Path) -> Records[TimingRecord]:
+    return Records(folder / "timings.jsonl", TimingRecord)
 
 
 def write_pseudo_labels(path: Path, found: dict[str, PseudoLabels], task: Task) -> None:

@@ -11,17 +11,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.files import read_json, write_json
+from proud.files import write_json
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness
+from proud.stored import EpochRecord, KeptRecord, SharedWith
 from proud.training.checkpoint import Position, load_into, read_checkpoint, save_checkpoint
 from proud.training.loop import LAST_EPOCHS, Epochs, Loop
+from proud.typed import read_record
 
 FORMAT = "proud-kept-1"
 
@@ -30,8 +31,8 @@ FORMAT = "proud-kept-1"
 class Kept:
     """`states`: tensors after so many epochs; `records`: all lines up to there, without those of the test domain."""
 
-    by: dict[str, str]
-    records: list[dict[str, Any]]
+    by: SharedWith
+    records: list[EpochRecord]
     states: dict[int, dict[str, Tensor]]
 
 
@@ -44,20 +45,18 @@ def read_kept(folder: Path) -> Kept | None:
     if not is_kept(folder):
         return None
     try:
-        about = read_json(folder / "kept.json")
-        if about["format"] != FORMAT:
-            raise ValueError(f"format {about['format']!r}, expected {FORMAT!r}")
-        states = {int(number): read_checkpoint(checkpoint_of(folder, number))[0] for number in about["epochs"]}
+        about = read_record(folder / "kept.json", KeptRecord)
+        states = {number: read_checkpoint(checkpoint_of(folder, number))[0] for number in about["epochs"]}
         if len(about["records"]) != max(states) or max(states) - min(states) + 1 != len(states):
             raise ValueError("records and epochs are inconsistent")
-        return Kept({key: str(about["by"][key]) for key in ("method", "test")}, list(about["records"]), states)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        return Kept(about["by"], about["records"], states)
+    except (OSError, ValueError) as error:
         warnings.warn(f"{folder} is damaged ({error}): recomputing", stacklevel=2)
         shutil.rmtree(folder, ignore_errors=True)
         return None
 
 
-def write_kept(folder: Path, by: dict[str, str], records: list[dict[str, Any]], epochs: list[int]) -> None:
+def write_kept(folder: Path, by: SharedWith, records: list[EpochRecord], epochs: list[int]) -> None:
     """Call when all states are written. Numbers of the test domain belong to this run only."""
     shown = [{key: value for key, value in record.items() if not key.startswith("test_")} for record in records]
     write_json(folder / "kept.json", {"format": FORMAT, "by": by, "epochs": epochs, "records": shown})
@@ -75,7 +74,7 @@ class Reuse:
     """
 
     folder: Path
-    by: dict[str, str]
+    by: SharedWith
     training: str = ""
     pretraining: str = ""
     keep_training: bool = False

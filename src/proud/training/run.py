@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context, uncompiled
 from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, write_model
 from proud.nets.models import ModelSpec, check_weights, model_spec
+from proud.stored import EpochRecord, ResultRecord, RunRecord
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.folds import FOLDS, out_of_fold
 from proud.training.forecast import forecasting
@@ -40,6 +41,7 @@ from proud.training.reuse import Reuse
 from proud.training.run_folder import clear, default_folder, opened, refuse_other_data
 from proud.training.start import Start, read_start
 from proud.trust.intervals import accuracy_interval
+from proud.typed import as_record
 
 Watch = Callable[[Progress], None]
 
@@ -74,7 +76,7 @@ def train(
     watch: Watch = lambda progress: None,
     group: Group = ALONE,
     reuse: Reuse | None = None,
-) -> dict[str, Any]:
+) -> ResultRecord:
     """Train and save; returns the run's result, which is also in OUT/result.json.
 
     `data`: the images, if they are already found or read. With a `group` of processes all of them call this; only the
@@ -89,13 +91,13 @@ def train(
     run = Run(config, settings, options, Path(options.out or default_folder(config)), group, start)
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
-        finished = group.from_first(lambda: None if before is None else read_result(run.folder))
+        finished: ResultRecord | None = group.from_first(lambda: None if before is None else read_result(run.folder))
         if finished is None:
             return train_in_folder(run, before, data, watch, reuse)
         if isinstance(data, Task):  # whose images were read anyway
             with group.failing_together():
                 refuse_other_data(run.folder, before["task"], data.report)
-        return finished | {"folder": str(run.folder)}  # wherever it was when it was trained
+        return {**finished, "folder": str(run.folder)}  # wherever it was when it was trained
 
 
 def check_folds(config: RunConfig, options: Options, group: Group) -> None:
@@ -111,11 +113,11 @@ def check_folds(config: RunConfig, options: Options, group: Group) -> None:
 
 def train_in_folder(
     run: Run,
-    before: dict[str, Any] | None,
+    before: RunRecord | None,
     data: Catalog | TaskSource | Task | None,
     watch: Watch,
     reuse: Reuse | None,
-) -> dict[str, Any]:
+) -> ResultRecord:
     """The folder is locked; `before` is the description of a run to be resumed."""
     with run.group.failing_together():
         task, method, about = build(run, before, data)
@@ -156,19 +158,19 @@ def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
 
 def start_folder(run: Run, about: dict[str, Any]) -> None:
     """Only now, when everything has been checked, is an earlier run removed."""
-    description = {"format": RUN_FORMAT, "config": run.stored, **about}
+    description = as_record({"format": RUN_FORMAT, "config": run.stored, **about}, RunRecord)
     json.dumps(description)  # must serialise before an earlier run is removed
     clear(run.folder)
     write_json(run.folder / "run.json", description)
 
 
-def finish(run: Run, loop: Loop, records: list[dict[str, Any]], watch: Watch) -> dict[str, Any]:
+def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> ResultRecord:
     """Save the model and the result."""
     method, task = loop.method, loop.task
     loop.announce("last pass over all images, calibration, verdicts")
     about = final_description(loop)
     if not run.writes:
-        return {}
+        return {"epochs": len(records)}
     # in the precision in which the saved model predicts: its calibration is fitted on these
     outputs = loop.evaluator.logits(method.network(), "fp32")
     images = {name: len(labels) for name, (_, labels) in outputs.items()}
@@ -186,10 +188,12 @@ def finish(run: Run, loop: Loop, records: list[dict[str, Any]], watch: Watch) ->
         prototypes=prototypes,
         warnings=problems,
     )
-    result = summary(records) | {"folder": str(run.folder)} | ({"warnings": problems} if problems else {})
+    result: dict[str, Any] = {**summary(records), "folder": str(run.folder)}
+    result |= {"warnings": problems} if problems else {}
     result |= intervals(result, images)
-    write_json(run.folder / "result.json", result)
-    return result
+    whole = as_record(result, ResultRecord)
+    write_json(run.folder / "result.json", whole)
+    return whole
 
 
 def cross_validated(run: Run, task: Task, watch: Watch) -> tuple[Tensor, Tensor]:
@@ -203,7 +207,7 @@ def cross_validated(run: Run, task: Task, watch: Watch) -> tuple[Tensor, Tensor]
 
 
 def build(
-    run: Run, before: dict[str, Any] | None, data: Catalog | TaskSource | Task | None
+    run: Run, before: RunRecord | None, data: Catalog | TaskSource | Task | None
 ) -> tuple[Task, Method, dict[str, Any]]:
     """Images, method, and their description in run.json. `before`: the description of a run to be resumed."""
     config, options, group = run.config, run.options, run.group
@@ -272,13 +276,13 @@ def check_known_labels(task: Task, method: str) -> None:
         raise UserError(f"{method} does not support --labels; use --method proud.")
 
 
-def note_changed_code(run: Run, before: dict[str, Any], code: str) -> None:
+def note_changed_code(run: Run, before: RunRecord, code: str) -> None:
     """A resumed run whose code has changed warns, and its run.json names both versions."""
-    was = str(before.get("code") or "")
+    was = before.get("code", "")
     if not was or was.split()[-1] == code:
         return
     warnings.warn(f"The code of {run.config.method} has changed since the run in {run.folder} started.", stacklevel=2)
-    write_json(run.folder / "run.json", before | {"code": f"{was} {code}"})
+    write_json(run.folder / "run.json", {**before, "code": f"{was} {code}"})
 
 
 def uses_graphs(run: Run, device: torch.device) -> bool:
@@ -297,9 +301,10 @@ def choose_epochs(run: Run, method: Method, losses: Any) -> Epochs:
 # ---- the result
 
 
-def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(records: list[EpochRecord]) -> ResultRecord:
     """Accuracies and recalls per class as means over the last five epochs; pseudo-labels at the start and the end."""
     result: dict[str, Any] = {"epochs": len(records)}
+    last: Sequence[Mapping[str, Any]]
     last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
     for name in ("val_accuracy", "test_accuracy"):
         values = [record[name] for record in last if name in record]
@@ -312,7 +317,7 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     labeled = [record["domains"] for record in records if "domains" in record]
     if labeled:
         result["domains_first"], result["domains_last"] = labeled[0], labeled[-1]
-    return result
+    return as_record(result, ResultRecord)
 
 
 def intervals(result: dict[str, Any], images: dict[str, int]) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
 from proud.files import probe, remove_parts, user_errors
 from proud.model.format import MODEL_FILES, MODEL_FOLDER, other_images, read_run
+from proud.stored import RunRecord, Settings, TaskRecord
 from proud.training.folds import FOLDS
 
 LONGEST_NAME = 60  # letters; a folder's name may have 255 bytes
@@ -38,7 +38,7 @@ def default_folder(run: RunConfig) -> str:
 
 
 @contextmanager
-def opened(folder: Path, config: dict[str, Any], options: Options) -> Iterator[dict[str, Any] | None]:
+def opened(folder: Path, config: Settings, options: Options) -> Iterator[RunRecord | None]:
     """Lock a folder that can be used, changing nothing in it; yields the description of a run to be resumed.
 
     A new folder that is still empty at the end is removed: a refused run leaves nothing.
@@ -58,7 +58,7 @@ def opened(folder: Path, config: dict[str, Any], options: Options) -> Iterator[d
                 folder.rmdir()
 
 
-def stored_run(folder: Path, config: dict[str, Any], options: Options) -> dict[str, Any] | None:
+def stored_run(folder: Path, config: Settings, options: Options) -> RunRecord | None:
     """The description of a run to be resumed; None for a new or replaced one."""
     if not any(not path.name.startswith(".") for path in folder.iterdir()):
         return None
@@ -73,7 +73,7 @@ def stored_run(folder: Path, config: dict[str, Any], options: Options) -> dict[s
     return None
 
 
-def refuse_difference(folder: Path, stored: dict[str, Any], now: dict[str, Any]) -> None:
+def refuse_difference(folder: Path, stored: Settings, now: Settings) -> None:
     difference = config_difference(stored, now)
     if difference:
         lines = "\n  ".join(difference)
@@ -82,7 +82,7 @@ def refuse_difference(folder: Path, stored: dict[str, Any], now: dict[str, Any])
         )
 
 
-def refuse_other_data(folder: Path, stored: dict[str, Any], now: dict[str, Any]) -> None:
+def refuse_other_data(folder: Path, stored: TaskRecord, now: TaskRecord) -> None:
     """A run continues with the images it started with."""
     difference = config_difference(stored["domains"], now["domains"])
     difference += [f"{name}: other images or labels" for name in other_images(stored, now)]

@@ -14,6 +14,7 @@ from proud.methods import method_class
 from proud.model.load import load_model
 from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec
+from proud.stored import RunRecord
 from proud.text import some
 
 
@@ -65,9 +66,9 @@ class Start:
         parts += [f"only in the model: {some(fewer)}"] if fewer else []
         raise UserError(f"The classes differ from those of the model in {self.folder} ({'; '.join(parts)}).")
 
-    def refuse_change(self, before: dict[str, Any]) -> None:
+    def refuse_change(self, before: RunRecord) -> None:
         """A resumed run needs the weights it started from."""
-        if before.get("started_from", {}).get("weights") != self.digest:
+        if "started_from" not in before or before["started_from"]["weights"] != self.digest:
             raise UserError(
                 f"The model in {self.folder} is not the one that this run started from: restore it, or start a new run "
                 "in another --out."

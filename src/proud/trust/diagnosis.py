@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from proud.config import LAST_EPOCHS
 from proud.lazy import ops
+from proud.stored import EpochRecord, LookAt
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,17 +74,20 @@ class Site:
     verdict: str  # sound, doubtful, or harmful
     text: str
     signals: dict[str, float]
-    look_at: tuple[dict[str, Any], ...] = ()  # path, label, uncertainty of the images to check first
+    look_at: tuple[LookAt, ...] = ()  # path, label, uncertainty of the images to check first
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def recent_signals(records: Sequence[dict[str, Any]], name: str) -> dict[str, float]:
+def recent_signals(records: Sequence[EpochRecord], name: str) -> dict[str, float]:
     """Means of the signals of a site over the last epochs. Signals from true labels are left out."""
     rows = [record["domains"][name] for record in records if name in record.get("domains", {})][-LAST_EPOCHS:]
-    keys = dict.fromkeys(key for row in rows for key in row if key not in ("accuracy", "audited", "recall"))
-    series = {key: [row[key] for row in rows if key in row] for key in keys}
+    series: dict[str, list[float]] = {}
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, int | float) and key not in ("accuracy", "audited"):
+                series.setdefault(key, []).append(value)
     return {key: sum(values) / len(values) for key, values in series.items()}
 
 
@@ -94,9 +98,7 @@ def site_score(signals: dict[str, float]) -> float:
     return sum(parts) / len(parts)
 
 
-def diagnose(
-    records: Sequence[dict[str, Any]], look_at: Mapping[str, Sequence[dict[str, Any]]] | None = None
-) -> list[Site]:
+def diagnose(records: Sequence[EpochRecord], look_at: Mapping[str, Sequence[LookAt]] | None = None) -> list[Site]:
     """A verdict per site, from the records of a run (records.jsonl)."""
     names = dict.fromkeys(name for record in records for name in record.get("domains", {}))
     sites = []

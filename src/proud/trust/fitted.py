@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proud import ops
 from proud.errors import UserError
+from proud.stored import TrustRecord
 from proud.trust.calibration import (
     MAX_TEMPERATURE,
     MIN_IMAGES,
@@ -155,25 +156,21 @@ def measure(
     }
 
 
-def read_trust(stored: Any) -> Trust | None:
+def read_trust(stored: TrustRecord | None) -> Trust | None:
     """From model.json; None for a model trained without validation images."""
     if stored is None:
         return None
     quantiles: dict[Score, tuple[float, ...]] = {
-        score: tuple(math.inf if value is None else float(value) for value in stored["quantiles"][score])
+        score: tuple(math.inf if value is None else value for value in stored["quantiles"].get(score, ()))
         for score in SCORES
     }
-    thresholds = tuple(None if value is None else float(value) for value in stored["thresholds"])
-    temperature = float(stored["temperature"])
-    sizes = {len(values) for values in quantiles.values()}
-    shares = [value for values in quantiles.values() for value in values if value != math.inf]
-    shares += [value for value in thresholds if value is not None]
-    complete = sizes == {len(COVERAGES)} and len(thresholds) == len(RISKS) and type(stored["images"]) is int
-    valid = MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE and all(-1e-6 <= share <= 1 + 1e-6 for share in shares)
-    if not complete or not valid:
+    complete = {len(values) for values in quantiles.values()} == {len(COVERAGES)}
+    complete = complete and len(stored["thresholds"]) == len(RISKS)
+    if not complete or not MIN_TEMPERATURE <= stored["temperature"] <= MAX_TEMPERATURE:
         raise ValueError("its calibration is damaged")
-    validation, folds = dict(stored.get("validation", {})), int(stored.get("folds", 0))
-    return Trust(stored["images"], temperature, quantiles, thresholds, validation, folds)
+    thresholds, validation = tuple(stored["thresholds"]), stored.get("validation", {})
+    about = stored["images"], stored["temperature"]
+    return Trust(*about, quantiles, thresholds, validation, stored.get("folds", 0))
 
 
 def to_prototypes(features: Tensor, stored: dict[str, Tensor], site: str) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,19 +11,20 @@ import tyro
 
 from proud.cli.flags.shared import CONFIG, narrow, parse
 from proud.cli.flags.train_help import show_help
-from proud.config import Options, RunConfig, choose_model
+from proud.config import Options, RunConfig, choose_model, method_settings
 from proud.data.benchmarks import find_benchmark, open_catalog
 from proud.data.catalog import Catalog
 from proud.data.roles import find_domain
 from proud.data.shapes import native_side
 from proud.data.source import without_gc
 from proud.errors import UserError
-from proud.files import read_json
 from proud.gpu import expects_cpu
 from proud.methods import check_name, method_config
 from proud.methods.base import MethodConfig
 from proud.methods.presets import CPU_BATCH, CPU_SIZE, preset, suited_size
 from proud.model.inherit import inherited
+from proud.stored import RunRecord
+from proud.typed import read_record
 
 HELP = {"-h", "--help"}
 
@@ -132,9 +133,9 @@ def default_settings(run: RunConfig, options: Options, lenient: bool = False) ->
 
 def as_started(folder: Path, run: RunConfig, settings: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     """A resumed run keeps the size and the batch that were chosen for the device on which it started."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        config = read_json(folder / "run.json")["config"]
-        size, batch = int(config["size"]), int(config["method_config"]["batch_size"])
+    with suppress(OSError, ValueError, UserError, KeyError):
+        stored = read_record(folder / "run.json", RunRecord)["config"]
+        size, batch = RunConfig.from_stored(stored).size, method_settings(stored)["batch_size"]
         return replace(run, size=run.size if run.size not in (0, CPU_SIZE) else size), settings | {"batch_size": batch}
     return run, settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from proud.report.figures.style import TEN, Chart, Mark, Panel, Theme
@@ -33,8 +34,8 @@ def training_curves(run: RunSource, name: str) -> Chart:
 
 def _scores(run: RunSource) -> list[tuple[str, str, str]]:
     return [
-        ("test_accuracy", f"test: {run.config['test']}", "-"),
-        ("val_accuracy", f"validation: {run.config['labeled']}", ":"),
+        ("test_accuracy", f"test: {run.config.test}", "-"),
+        ("val_accuracy", f"validation: {run.config.labeled}", ":"),
     ]
 
 
@@ -47,8 +48,8 @@ def _series(run: RunSource, key: str, site: str = "") -> Line:
     """Epochs over all stages, and values; epochs without a value are left out."""
     series: Line = ([], [])
     for epoch, record in enumerate(run.records, 1):
-        source: dict[str, Any] = record.get("domains", {}).get(site, {}) if site else record
-        if key in source:
+        source: Mapping[str, Any] | None = record.get("domains", {}).get(site) if site else record
+        if source and key in source:
             series[0].append(epoch)
             series[1].append(float(source[key]))
     return series

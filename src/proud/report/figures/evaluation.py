@@ -22,9 +22,8 @@ WITH_NUMBERS, WITH_NAMES = 12, 40  # classes
 
 def measured_sets(run: RunSource) -> list[tuple[str, str]]:
     """(key in the outputs, description) of the sets that have logits and labels."""
-    return [
-        (key, f"{text} {run.config[role]}") for key, role, text in SETS if len(run.outputs.get(f"{key}/labels", ()))
-    ]
+    found = [(key, role, text) for key, role, text in SETS if len(run.outputs.get(f"{key}/labels", ()))]
+    return [(key, f"{text} {getattr(run.config, role)}") for key, role, text in found]
 
 
 # ---- confusion

@@ -92,12 +92,12 @@ def join_names(names: Sequence[str]) -> str:
 
 def training_domains(run: RunSource) -> list[str]:
     """The labeled domain, then the unlabeled ones, in the order of their marker shapes."""
-    return [run.config["labeled"], *run.unlabeled]
+    return [run.config.labeled, *run.unlabeled]
 
 
 def centred(run: RunSource) -> bool:
     """Whether features are centred per domain before prototypes are computed."""
-    return bool(run.config["method_config"].get("center", False))
+    return bool(run.settings.get("center", False))
 
 
 def collect(run: RunSource, arrays: Arrays) -> Points:

@@ -81,7 +81,7 @@ def training_pairs(run: RunSource, moment: str) -> list[Pair]:
 def most_and_least_certain(run: RunSource) -> Gallery:
     arrays = run.snapshots.get("last", {})
     domains = [(f"certain/unlabeled/{name}", name, name) for name in run.unlabeled]
-    domains.append(("certain/test", run.config["test"], f"{run.config['test']} (unseen)"))
+    domains.append(("certain/test", run.config.test, f"{run.config.test} (unseen)"))
     gallery = {}
     for key, domain, title in domains:
         if f"{key}/images" in arrays:
