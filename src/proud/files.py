@@ -42,6 +42,11 @@ def replacing(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
 
 
+def user_cache() -> Path:
+    """Where things are kept that can be computed again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proud"
+
+
 def make_folder(folder: Path) -> None:
     """With its parents; each new entry is synced."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]

@@ -31,6 +31,8 @@ COMMANDS = {
     "predict": Command("predict", "PredictArguments", "classify images with a trained model"),
     "compare": Command("compare", "CompareArguments", "find out which of two models is better at a new site"),
     "label-next": Command("label_next", "LabelNextArguments", "choose the images of each site to label next"),
+    "review": Command("review", "ReviewArguments", "look at the answers on a local page and correct them"),
+    "serve": Command("serve", "ServeArguments", "answer requests over HTTP: POST an image, get JSON"),
     "bench": Command("bench", "BenchArguments", "run a whole table: combinations of domains × seeds × methods"),
     "report": Command("report", "ReportArguments", "write one HTML page about runs and benches"),
     "data": Command("data", "DataArguments", "check a benchmark before training: proud data check pacs --root DIR"),

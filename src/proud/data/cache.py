@@ -29,6 +29,7 @@ from proud.data.catalog import Catalog, DomainFiles
 from proud.data.decode import PixelFormat
 from proud.data.file_states import PendingStates
 from proud.errors import UserError
+from proud.files import user_cache
 
 AUTOMATIC_BYTES = 3 << 30  # of pixels; below, memory holds them
 COPIED_BYTES = 1 << 28  # a part of the images up to this size is copied into memory
@@ -65,7 +66,7 @@ def cache_folder(wanted: str, pixel_bytes: int) -> Path | None:
         return None
     if wanted != AUTO:
         return Path(wanted)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proud" / "images"
+    return user_cache() / "images"
 
 
 def request_states(catalog: Catalog, domains: Iterable[DomainFiles]) -> PendingStates:

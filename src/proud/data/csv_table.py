@@ -74,7 +74,7 @@ def read_labels(path: Path | str) -> list[LabelRow]:
     return found
 
 
-def read_table(table: Path) -> list[tuple[int, dict[str, str]]]:
+def read_table(table: Path, may_be_empty: bool = False) -> list[tuple[int, dict[str, str]]]:
     """(line number, row) of every row; cells and column names are stripped."""
     if not table.is_file():
         raise UserError(f"There is no file {table}. Expected: a CSV file with the columns path, domain, label")
@@ -99,7 +99,7 @@ def read_table(table: Path) -> list[tuple[int, dict[str, str]]]:
         raise UserError(f"{table} cannot be read as a CSV file in UTF-8: {error}") from error
     except OSError as error:
         raise UserError(f"{table} cannot be read: {error.strerror or error}") from error
-    if not rows:
+    if not rows and not may_be_empty:
         raise UserError(f"{table} has no rows below its column names")
     return rows
 

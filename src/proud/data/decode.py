@@ -12,20 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
-from torch import Tensor
 
 from proud.config import Square
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
 from proud.files import open_plain
+from proud.lazy import torch
 from proud.text import printable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""

@@ -36,7 +36,11 @@ class AnswerOptions:
 def assess(model: Model, images: Tensor, options: AnswerOptions) -> dict[str, list[Any]]:
     """For stored uint8 images: label and confidence; calibrated models add `set` (classes by falling probability) and
     `abstain`; on request, `probabilities` [K]. Classes are numbers."""
-    logits = model.logits(images)
+    return assess_logits(model, model.logits(images), options)
+
+
+def assess_logits(model: Model, logits: Tensor, options: AnswerOptions) -> dict[str, list[Any]]:
+    """`assess`, for logits [N,K] that were computed before."""
     trust = model.trust
     raw = probabilities(logits)
     calibrated = probabilities(logits, trust.temperature if trust else 1.0)

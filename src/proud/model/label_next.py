@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import torch
 from torch import Tensor
 
 from proud import ops
 from proud.config import NOTHING, RunConfig
-from proud.data.csv_table import read_labels
-from proud.data.source import find_task
+from proud.data.source import TaskSource, find_task
 from proud.data.task import read_task
 from proud.data.types import Task, UnlabeledDomain
 from proud.errors import UserError
-from proud.files import write_table
+from proud.files import check_output, write_table
 from proud.model.evaluate import find_data
 from proud.model.format import other_images, read_run
+from proud.model.label_table import COLUMNS, earlier_rows, refuse_own_labels
 from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.text import some
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes
 from proud.trust.label_next import choose_images
-
-COLUMNS = ["path", "domain", "label", "guess", "uncertainty", "content"]
 
 
 def suggest(
@@ -46,7 +43,8 @@ def suggest(
     if k < 1:
         raise UserError(f"--k must be at least 1, got {k}.")
     model = load_model(folder, device)
-    check_table(out, overwrite, str(model.config.get("labels", "")))
+    refuse_own_labels(out, model.config)
+    check_output(out, overwrite)
     task = run_task(model, folder, data, root, skip_bad, progress)
     rows, counts = earlier_rows(model.config), {}
     for domain in task.training.unlabeled:
@@ -61,27 +59,19 @@ def suggest(
     return counts
 
 
-def check_table(out: Path, overwrite: bool, labels: str) -> None:
-    """The labels that the run was trained with are never overwritten."""
-    if labels and not Path(labels).is_file():
-        raise UserError(
-            f"The run was trained with --labels {labels}, which does not exist here: put it back, or call label-next "
-            "in the folder where the run was started. The new table starts with these labels."
-        )
-    if labels and os.path.realpath(out) == os.path.realpath(labels):
-        raise UserError(f"{out} holds the labels that the run was trained with: choose another name for --out.")
-    if out.exists() and not overwrite:
-        raise UserError(f"{out} exists: choose another --out or add --overwrite.")
-
-
-def earlier_rows(config: dict[str, Any]) -> list[list[Any]]:
-    """The rows with labels that the run was trained with: rounds of labeling add up."""
-    rows = read_labels(str(config["labels"])) if config.get("labels") else []
-    return [[getattr(row, name) for name in COLUMNS] for row in rows]
-
-
 def run_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool, progress: bool = False) -> Task:
     """The run's own unlabeled images, with the labels that it was given."""
+    about, source = read_run(folder), run_source(model, folder, data, root, skip_bad)
+    task = read_task(source, model.spec.size, progress=progress, disk="auto")
+    if other := other_images(about["task"], task.report):
+        where = f"{some(other)} in {source.spec.data}"
+        text = f"The images of {where} differ from those that the run in {folder} was trained on."
+        warnings.warn(text, stacklevel=2)
+    return task
+
+
+def run_source(model: Model, folder: Path, data: str, root: str, skip_bad: bool) -> TaskSource:
+    """The run's own images, found and not yet read. The test domain is left alone."""
     about = read_run(folder)
     data, root = find_data(about["config"], data, root)
     run = RunConfig.from_stored(about["config"])
@@ -95,35 +85,39 @@ def run_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool, p
         square=model.spec.square,
         skip_bad=skip_bad or run.skip_bad,
     )
-    task = read_task(find_task(spec), model.spec.size, progress=progress, disk="auto")
-    if task.training.classes != model.classes:
+    source = find_task(spec)
+    if source.roles.classes != model.classes:
         raise UserError(f"The classes of {data} differ from those that the model in {folder} was trained on.")
-    if other := other_images(about["task"], task.report):
-        text = f"The images of {some(other)} in {data} differ from those that the run in {folder} was trained on."
-        warnings.warn(text, stacklevel=2)
-    return task
+    return source
 
 
 def judge(model: Model, domain: UnlabeledDomain, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, guessed class and uncertainty, computed as in training: by the site's prototypes, with or without the
-    classifier, or by the classifier alone. `labels` are the labeled domain's."""
+    """Features, guessed class and uncertainty, computed as in training. `labels` are the labeled domain's."""
     features, logits = model.outputs(domain.images)
-    probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
     found = model.prototypes or {}
-    if f"site/{domain.name}" not in found:
-        return features, probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
-    distances, aligned, present = to_prototypes(features, found, domain.name)
-    settings = model.config.get("method_config", {})
+    near = to_prototypes(features, found, domain.name) if f"site/{domain.name}" in found else None
+    distances, present = (None, None) if near is None else (near[0], near[2])
+    return features, *judge_outputs(model, logits, labels, distances, present)
+
+
+def judge_outputs(
+    model: Model, logits: Tensor, labels: Tensor, distances: Tensor | None, present: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Guessed class and uncertainty of a site's images: by the distances to the site's prototypes, with or without the
+    classifier, or, without distances, by the classifier alone. [N,K], [N,K], [K] -> [N], [N]."""
+    if distances is None or present is None or model.prototypes is None:
+        probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
+        return probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
+    tau, settings = model.prototypes["tau"], model.config.get("method_config", {})
     if "classifier" in settings:
         guess, doubt, _ = ops.consensus(
             distances.unsqueeze(0),
             probabilities(logits).unsqueeze(0),
-            found["tau"],
+            tau,
             present,
             classifier=settings["classifier"],
             balance=settings.get("balance", 0.0),
             prior=ops.expected_mix(labels, len(model.classes), settings.get("class_mix") == "even"),
         )
-        return features, guess, doubt
-    guess = ops.nearest_prototype(aligned, found[f"site/{domain.name}"], present)
-    return features, guess, ops.uncertainty(distances, found["tau"], present)
+        return guess, doubt
+    return distances.masked_fill(~present, torch.inf).argmin(1), ops.uncertainty(distances, tau, present)

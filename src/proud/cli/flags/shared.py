@@ -78,3 +78,11 @@ class WithAnswers:
     """abstain so that at most this share of the answers is wrong, on new images of the labeled domain"""
     sets: Literal["lac", "aps"] = "lac"
     """kind of prediction sets: the smallest (lac), or adaptive to each image (aps)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithServer:
+    """Flags of commands that listen on a port."""
+
+    host: Annotated[str, value("ADDRESS")] = "127.0.0.1"
+    """address to listen on; other machines can reach only another one than 127.0.0.1"""
