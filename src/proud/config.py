@@ -24,6 +24,7 @@ NOTHING = "none"
 DEFAULT_BACKBONE = "resnet18.tv_in1k"
 SMALL_SIDE = 64  # images up to this side get the digits net
 MOST_SITES = 20  # in a pool
+MAX_PIXELS = 100  # million
 LAST_EPOCHS = 5  # scores and signals are means over these
 
 
@@ -78,6 +79,10 @@ class ReadSpec:
     """share of the labeled domain held out for validation, unless the data set ships a split"""
     skip_bad: Switch = False
     """skip unreadable images instead of stopping"""
+    follow_links: Switch = False
+    """also read images behind symbolic links that lead out of the data folder"""
+    max_pixels: Annotated[Count, value("MILLIONS")] = MAX_PIXELS
+    """largest image that is read, in millions of pixels: larger ones take much memory"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class NetSpec:
     model: Annotated[str, value("NAME")] = "auto"
     """`digits`, any timm name, or `auto`: digits for images up to 64 px, else resnet18.tv_in1k"""
     weights: Annotated[str, value("auto|none|FILE")] = "auto"
-    """initial weights: `auto` downloads the backbone's, `none` is random, or a safetensors FILE"""
+    """initial weights: `auto` downloads the backbone's, `none` is random, or a FILE (safetensors, .pth, .pt)"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """`auto`: bf16 on CUDA, fp32 elsewhere"""
 
@@ -259,7 +264,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-RARE = ("labels", "add", "unlabeled_pool", "sites", "start_from")
+RARE = ("labels", "add", "unlabeled_pool", "sites", "start_from", "follow_links", "max_pixels")
 """settings that are stored only if they are used"""
 
 

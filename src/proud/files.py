@@ -7,10 +7,11 @@ import json
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from proud.errors import UserError
 from proud.text import one_line, safe_cell, valid_utf8
@@ -90,6 +91,8 @@ def check_writable(path: Path) -> None:
 
 def check_output(path: Path, overwrite: bool) -> None:
     """Before long work: refuse to overwrite a file silently, or to write where it is impossible."""
+    if is_stdout(path):
+        raise UserError("--out - (stdout) is for predict, evaluate and label-next: name a file.")
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists: choose another --out or add --overwrite.")
     check_writable(path)
@@ -183,8 +186,24 @@ def check_tensors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 
 def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
-    """A CSV file that is safe to open in a spreadsheet."""
+    """A CSV file that is safe to open in a spreadsheet; the file - is stdout."""
+    if is_stdout(path):
+        _write_cells(sys.stdout, columns, rows)
+        return
     with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([safe_cell(column) for column in columns])
-        writer.writerows([safe_cell(cell) for cell in row] for row in rows)
+        _write_cells(file, columns, rows)
+
+
+def _write_cells(file: TextIO, columns: list[str], rows: Iterable[list[Any]]) -> None:
+    writer = csv.writer(file)
+    writer.writerow([safe_cell(column) for column in columns])
+    writer.writerows([safe_cell(cell) for cell in row] for row in rows)
+
+
+def is_stdout(path: Path | str) -> bool:
+    return str(path) == "-"
+
+
+def refuse_stdout(path: Path | str, what: str) -> None:
+    if is_stdout(path):
+        raise UserError(f"--out -: {what} is several files, which cannot be written to stdout.")

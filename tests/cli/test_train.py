@@ -197,6 +197,34 @@ def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "mine").is_dir()
 
 
+def test_erm_needs_no_unlabeled_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, out = write_folders(tmp_path / "data", {"central": 0}, per_class=12), tmp_path / "x"
+    with pytest.raises(UserError, match=r"proud-plus needs at least one \(erm needs none\)"):
+        train(root, out)
+    assert train(root, out, "--method", "erm", *ONE_EPOCH) == 0
+    assert list(json.loads((out / "run.json").read_text())["task"]["domains"]) == ["central"]
+    records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [3, 3], "both stages pass over the labeled images"
+    assert train(root, out, "--method", "erm", "--resume", *ONE_EPOCH) == 0
+    with pytest.raises(UserError, match="no unlabeled site"):
+        cli.run(["label-next", str(out), "--out", str(tmp_path / "x.csv")])
+    assert cli.run(["evaluate", str(out), "--domain", "central", "--device", "cpu"]) == 0
+
+
+def test_sites_behind_links_are_trained_on_with_a_flag(data: Path, tmp_path: Path) -> None:
+    root = tmp_path / "linked"
+    root.mkdir()
+    for site in data.iterdir():
+        (root / site.name).symlink_to(site)
+    with pytest.raises(UserError, match="--follow-links reads them"):
+        train(root, tmp_path / "x")
+    assert train(root, tmp_path / "x", "--method", "erm", "--follow-links", *ONE_EPOCH) == 0
+    assert train(data, tmp_path / "y", "--method", "erm", *ONE_EPOCH) == 0
+    linked, plain = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in "xy")
+    assert linked == plain
+    assert json.loads((tmp_path / "x" / "run.json").read_text())["config"]["follow_links"] is True
+
+
 def test_the_classes_are_shown(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--data", str(data), "--labeled", "central", "--test", "none", "--out", str(tmp_path / "x")]
     flags = FLAGS.split()

@@ -265,6 +265,31 @@ def test_evaluate_names_skipped_images(trained: Path, tmp_path: Path, capsys: py
         cli.run([*command, "--skip-bad"])
 
 
+def test_a_folder_of_class_folders_is_one_site(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", str(trained), "--device", "cpu", "--data"]
+    assert cli.run([*command, str(data), "--domain", "south"]) == 0
+    expected = capsys.readouterr().out
+    assert cli.run([*command, str(data / "south")]) == 0
+    assert capsys.readouterr().out == expected, "its accuracy, and that it was trained on"
+    assert cli.run([*command, str(data / "south"), "--domain", "south"]) == 0
+    with pytest.raises(UserError, match=r"--domain SITE. The domains of .* are: central, north, south"):
+        cli.run([*command, str(data)])
+    write_folders(tmp_path, {"west": 3}, per_class=1)
+    assert cli.run([*command, str(tmp_path)]) == 0, "the only domain"
+
+
+def test_links_are_followed_on_request(trained: Path, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "new" / "south").mkdir(parents=True)
+    (tmp_path / "new" / "south" / "plain").symlink_to(data / "south" / "plain")
+    out = ["--device", "cpu", "--follow-links", "--out", str(tmp_path / "out")]
+    assert cli.run(["predict", str(trained), str(tmp_path / "new"), *out]) == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 7
+    assert cli.run(["evaluate", str(trained), "--data", str(tmp_path / "new"), *out, "--overwrite"]) == 0
+    assert json.loads((tmp_path / "out").read_text())["images"] == 6
+
+
 def test_evaluate_names_links_that_it_does_not_follow(trained: Path, tmp_path: Path) -> None:
     root = write_folders(tmp_path / "data", {"north": 1}, per_class=2)
     outside = write_folders(tmp_path / "outside", {"north": 1}, per_class=2)

@@ -47,6 +47,15 @@ def test_csv(tmp_path: Path) -> None:
     assert all(catalog.source(domain, e).is_file() for domain in catalog.domains.values() for e in domain.entries)
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_are_known_by_the_column_names(separator: str, tmp_path: Path) -> None:
+    three_sites(tmp_path, 1)
+    lines = ["path,domain,label", 'central/cat/000.png,a,"cat, grey"', "central/dog/000.png,a,dog"]
+    text = "\n".join([lines[0].replace(",", separator), *(line.replace(",", separator, 2) for line in lines[1:])])
+    entries = scan_csv(table(tmp_path, text)).domains["a"].entries
+    assert [entry.label for entry in entries] == ["cat, grey", "dog"]
+
+
 def test_csv_split_column(tmp_path: Path) -> None:
     three_sites(tmp_path, 2)
     head = "path,domain,label,split\ncentral/cat/000.png,a,cat,train\n"
@@ -63,7 +72,7 @@ def test_csv_split_column(tmp_path: Path) -> None:
     [
         ("", "lacks the columns path, domain, label"),
         ("path,domain\nx.png,a\n", "lacks the column label"),
-        ("path;domain;label\nx.png;a;cat\n", "separated by commas"),
+        ("path domain label\nx.png a cat\n", "separated by commas or semicolons"),
         ("path,domain,label\n", "no rows"),
         ("path,domain,label\n,a,cat\n", "line 2: no path"),
         ("path,domain,label\ncentral/cat/000.png,,cat\n", "line 2: no domain"),

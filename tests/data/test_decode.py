@@ -173,6 +173,15 @@ def test_bad_content_says_why(content: bytes, reason: str) -> None:
         decode(content, PixelFormat(16))
 
 
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_larger_images_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
+    huge = saved(Image.new("1", (20_000, 10_000), 1))  # Pillow alone refuses it
+    with pytest.raises(BadImage, match=r"the limit of 150 million \(--max-pixels\)"):
+        decode(huge, PixelFormat(16, max_pixels=150))
+    assert decode(huge, PixelFormat(16, max_pixels=200)).min() == 255
+
+
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(BadImage, match="cannot be read"):
         decode(tmp_path / "gone.png", PixelFormat(16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -14,7 +15,7 @@ from trees import site_task, task_of, three_sites, write_image, write_tree
 from proud.config import TaskSpec
 from proud.data.decode import PixelFormat, decode
 from proud.data.folder import REPORT_MARK, nested_classes, scan_folder
-from proud.data.roles import assign_roles, find_domain
+from proud.data.roles import assign_roles, find_domain, no_unlabeled
 from proud.errors import UserError
 
 
@@ -84,10 +85,11 @@ def test_links_that_leave_a_domain_give_a_notice(tmp_path: Path) -> None:
     (root / "east" / "bird").symlink_to(outside / "bird")
     notices = scan_folder(root).notices
     assert list(notices) == ["central", "east", "north"]
-    assert notices["central"] == "central: 1 link that leaves the folder is not followed (central/bird)"
+    followed = "; --follow-links reads them"
+    assert notices["central"] == f"central: 1 link that leaves the folder is not followed (central/bird){followed}"
     assert notices["north"].startswith("north: some files are not read (10 .heic; supported: .bmp")
     assert "; 7 links that leave the folder are not followed (north/cat/more0.png, " in notices["north"]
-    assert notices["north"].endswith("and 2 more)")
+    assert notices["north"].endswith(f"and 2 more){followed}")
     assert "east has no images and is skipped (1 link that leaves the folder" in notices["east"]
 
 
@@ -97,14 +99,30 @@ def test_a_link_in_place_of_a_domain_gives_a_notice(tmp_path: Path) -> None:
     (root / "south").symlink_to(tmp_path / "south")
     (root / "round").symlink_to(root)
     catalog = scan_folder(root)
-    assert catalog.notices == {"south": "south is a link that leaves the folder and is not followed"}
+    text = "south is a link that leaves the folder and is not followed without --follow-links"
+    assert catalog.notices == {"south": text}
     assert not catalog.domains["south"].entries and "round" not in catalog.domains
     with pytest.raises(UserError, match=r"no domain 'south' in .*: south is a link that leaves .*: central, north$"):
         find_domain(catalog, "south")
     with pytest.raises(UserError, match="no domain 'round'"):
         find_domain(catalog, "round")
-    with pytest.raises(UserError, match=r"No unlabeled domain is left.* not followed: south"):
-        assign_roles(catalog, TaskSpec(labeled="central", test="north"))
+    assert not assign_roles(catalog, TaskSpec(labeled="central", test="north")).unlabeled
+    assert re.search("No unlabeled domain is left.* not followed: south", str(no_unlabeled(catalog, "proud")))
+
+
+def test_links_are_followed_on_request(tmp_path: Path) -> None:
+    root = three_sites(tmp_path / "root", 2)
+    whole = scan_folder(root)
+    shutil.move(root / "south", tmp_path / "elsewhere" / "south")
+    (root / "south").symlink_to(tmp_path / "elsewhere" / "south")
+    (tmp_path / "elsewhere" / "south" / "cat" / "round").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "south" / "cat" / "up").symlink_to(root)
+    catalog = scan_folder(root, follow_links=True)
+    assert not catalog.notices and "south" in catalog.domains
+    paths = [catalog.source(catalog.domains["south"], entry) for entry in catalog.domains["south"].entries]
+    assert whole.domains["south"].entries == catalog.domains["south"].entries
+    assert all(isinstance(path, Path) and path.is_file() for path in paths)
+    assert set(catalog.ignored_links) == {"south/cat/round", "south/cat/up"}, "loops"
 
 
 @pytest.mark.parametrize("names", [("train", "val"), ("Train", "VALID", "test"), ("train", "validation")])
@@ -154,8 +172,8 @@ def test_missing_and_empty_roots(tmp_path: Path) -> None:
 
 def test_one_unread_file_matters_only_among_few_images(tmp_path: Path) -> None:
     root = three_sites(tmp_path / "root", 1)
-    (root / "north" / "cat" / "scan.dcm").touch()
-    assert scan_folder(root).notices["north"].startswith("north: some files are not read (1 .dcm; supported:")
+    (root / "north" / "cat" / "scan.nii").touch()
+    assert scan_folder(root).notices["north"].startswith("north: some files are not read (1 .nii; supported:")
     for number in range(60):
         write_image(root / "north" / "cat" / f"{number}.png", number)
     assert not scan_folder(root).notices
@@ -195,12 +213,12 @@ def test_a_site_of_unreadable_formats_does_not_vanish_silently(tmp_path: Path) -
     root = three_sites(tmp_path, 2)
     (root / "east").mkdir()
     for place in range(12):
-        (root / "east" / f"{place}.dcm").write_bytes(b"DICM")
-    with pytest.warns(UserWarning, match=r"east has no images and is skipped \(files: 12 \.dcm; supported: \.bmp"):
+        (root / "east" / f"{place}.nii").write_bytes(b"DICM")
+    with pytest.warns(UserWarning, match=r"east has no images and is skipped \(files: 12 \.nii; supported: \.bmp"):
         site_task(root)
     for place in range(12):
-        (root / "north" / f"{place}.dcm").write_bytes(b"DICM")
-    with pytest.warns(UserWarning, match=r"north: some files are not read \(12 \.dcm"):
+        (root / "north" / f"{place}.nii").write_bytes(b"DICM")
+    with pytest.warns(UserWarning, match=r"north: some files are not read \(12 \.nii"):
         site_task(root, unlabeled=("north",))
 
 
@@ -218,8 +236,8 @@ def test_links_that_leave_the_folder_give_one_warning(tmp_path: Path) -> None:
                 task_of(catalog, labeled="central", test="south", seed=seed, **options)
         return [str(warning.message) for warning in caught]
 
-    links = "north: 1 link that leaves the folder is not followed (north/bird)"
-    assert warned() == [links, "east is a link that leaves the folder and is not followed"]
+    links = "north: 1 link that leaves the folder is not followed (north/bird); --follow-links reads them"
+    assert warned() == [links, "east is a link that leaves the folder and is not followed without --follow-links"]
     assert warned(unlabeled=("north",)) == [links]
     with pytest.raises(UserError, match=r"'east' .* east is a link that leaves the folder"):
         site_task(root, unlabeled=("north", "east"))

@@ -110,7 +110,6 @@ def empty(name: str, count: int = 0) -> UnlabeledDomain:
     [
         ((batch(0), LABELS[:-1]), [batch(1)], "20 images but 19 labels"),
         (batch(0), [batch(1)], r"pair \(images, labels\)"),
-        ((batch(0), LABELS), [], "No unlabeled domain"),
         ((batch(0), LABELS), [(batch(1), LABELS)], "unlabeled domain 1 is a pair: pass its images only"),
         ((batch(0), LABELS), [empty("e")], "no images"),
         ((batch(0), LABELS), [empty("labeled", 1)], "same name"),

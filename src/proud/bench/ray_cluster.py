@@ -181,16 +181,16 @@ def run_remotely(
     if not paths.mark.is_file():  # other workers' files are not visible here, nor ours to them
         earlier, left = [], []
     try:
-        tasks = tasks_of(paths.data, paths.root, plan.data, options.cache)
+        tasks = tasks_of(paths.data, paths.root, plan.data, options.cache, job.run.follow_links)
         return attempt(WorkReuse(plan, Path(paths.folder), tasks, options), job, earlier, left, options, unwatched)
     except UserError as error:
         return Answer(error=str(error))
 
 
 @cache
-def tasks_of(data: str, root: str, expected: str, disk: str) -> Tasks:
+def tasks_of(data: str, root: str, expected: str, disk: str, follow_links: bool) -> Tasks:
     """A worker process decodes every domain once for all its runs."""
-    catalog = open_catalog(data, root)
+    catalog = open_catalog(data, root, follow_links)
     name, _, mark = expected.rpartition(" ")
     if name and fingerprint(catalog) != mark:
         raise UserError(f"The images in {data} on {socket.gethostname()} differ from those on the driver's machine.")

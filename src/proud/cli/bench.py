@@ -26,6 +26,7 @@ from proud.data.catalog import Catalog
 from proud.data.shapes import native_side
 from proud.distributed.ranks import refuse_torchrun
 from proud.errors import UserError
+from proud.files import refuse_stdout
 from proud.methods.base import Sizes
 from proud.methods.presets import preset
 from proud.report.tables import write_tables
@@ -43,6 +44,7 @@ def run(arguments: BenchArguments) -> int:
 
 def run_bench(arguments: BenchArguments) -> int:
     started = time.monotonic()
+    refuse_stdout(arguments.out, "a bench")
     catalog, plan = prepare(arguments)
     for name, text in catalog.notices.items():
         if name not in catalog.domains or not catalog.domains[name].entries:  # the others follow when they are read
@@ -117,7 +119,7 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
         pairs["epochs"] = str(arguments.epochs)
     if arguments.pretrain_epochs >= 0:
         pairs["pretrain_epochs"] = str(arguments.pretrain_epochs)
-    catalog = open_catalog(arguments.name, arguments.root)
+    catalog = open_catalog(arguments.name, arguments.root, arguments.reading.follow_links)
     domains = [name for name, domain in catalog.domains.items() if domain.entries]
     side = int(median(native_side(catalog, catalog.domains[name]) for name in domains)) if domains else 0
     name = bench_name(arguments.name)

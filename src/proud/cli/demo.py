@@ -13,6 +13,7 @@ from proud.cli.flags.demo import DemoArguments
 from proud.cli.show import console
 from proud.config import Options, RunConfig
 from proud.errors import UserError
+from proud.files import refuse_stdout
 from proud.machine import Stopped
 from proud.methods import method_config
 from proud.methods.presets import preset
@@ -27,6 +28,7 @@ METHODS = {"erm": "source-only (ERM)", RunConfig.method: "ProUD"}
 
 def run(arguments: DemoArguments) -> int:
     out, seed = arguments.out, arguments.seed
+    refuse_stdout(out, "a demo")
     is_demo = any((out / method / "run.json").is_file() for method in METHODS)
     if out.exists() and not is_demo and any(out.iterdir()):
         raise UserError(f"{out} has other files. Choose another --out.")

@@ -8,16 +8,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from proud.cli.flags.evaluate import EvaluateArguments
-from proud.cli.show import console, show_plain, show_warning, unreadable
+from proud.cli.show import console, messages_for, show_plain, show_warning, unreadable
 from proud.data.checks import also_learned_from
 from proud.data.decode import first_bad_files
-from proud.files import check_output
+from proud.files import check_output, is_stdout
 from proud.model.answers import AnswerOptions
 from proud.model.evaluate import Evaluation, evaluate_domain
 
 
 def run(arguments: EvaluateArguments) -> int:
-    if arguments.out:
+    with messages_for(arguments.out):
+        return evaluate(arguments)
+
+
+def evaluate(arguments: EvaluateArguments) -> int:
+    to_stdout = is_stdout(arguments.out)
+    if arguments.out and not to_stdout:
         check_output(Path(arguments.out), arguments.overwrite)
     found = evaluate_domain(
         arguments.run,
@@ -26,6 +32,8 @@ def run(arguments: EvaluateArguments) -> int:
         root=arguments.root,
         options=AnswerOptions(arguments.coverage, arguments.risk, arguments.sets),
         skip_bad=arguments.skip_bad,
+        follow_links=arguments.follow_links,
+        max_pixels=arguments.max_pixels,
         device=arguments.device,
         progress=True,
         against=Path(arguments.against) if arguments.against else None,
@@ -39,7 +47,7 @@ def run(arguments: EvaluateArguments) -> int:
     show_trust(found)
     show_warning(found.warning)
     show_training(found)
-    if arguments.out:
+    if arguments.out and not to_stdout:
         show_plain(f"All numbers: {arguments.out}")
     return 0
 

@@ -8,13 +8,19 @@ import warnings
 from rich.markup import escape
 
 from proud.cli.flags.label_next import LabelNextArguments
-from proud.cli.show import console
+from proud.cli.show import console, messages_for
+from proud.files import is_stdout
 from proud.methods import METHODS, method_class
 from proud.model.format import read_run
 from proud.model.label_next import suggest
 
 
 def run(arguments: LabelNextArguments) -> int:
+    with messages_for(arguments.out):
+        return label_next(arguments)
+
+
+def label_next(arguments: LabelNextArguments) -> int:
     counts = suggest(
         arguments.run,
         arguments.out,
@@ -23,15 +29,18 @@ def run(arguments: LabelNextArguments) -> int:
         root=arguments.root,
         overwrite=arguments.overwrite,
         skip_bad=arguments.skip_bad,
+        follow_links=arguments.follow_links,
+        max_pixels=arguments.max_pixels,
         device=arguments.device,
         progress=True,
     )
     method = method_flag(str(read_run(arguments.run)["config"].get("method", "")))
+    where = "FILE" if is_stdout(arguments.out) else str(arguments.out)
     sites = ", ".join(f"{escape(name)} {count}" for name, count in counts.items())
-    console.print(f"Images to label: {sites} → {escape(str(arguments.out))}", soft_wrap=True)
+    console.print(f"Images to label: {sites} → {escape(where)}", soft_wrap=True)
     console.print(
         "Fill in the column label (the guess is the model's and may be wrong), then: "
-        f"[bold]proud train … {method}--labels {escape(shlex.quote(str(arguments.out)))}[/bold]",
+        f"[bold]proud train … {method}--labels {escape(shlex.quote(where))}[/bold]",
         soft_wrap=True,
     )
     return 0

@@ -7,12 +7,14 @@ from rich.markup import escape
 from proud.cli.flags.report import ReportArguments
 from proud.cli.show import console
 from proud.errors import UserError
+from proud.files import refuse_stdout
 from proud.report.page import write_report
 
 
 def run(arguments: ReportArguments) -> int:
     if not arguments.sources:
         raise UserError("Name the runs or benches to report on: proud report RUN … --out report.html")
+    refuse_stdout(arguments.out, "a report")
     with console.status("reading") as status:
         out = write_report(
             arguments.sources,

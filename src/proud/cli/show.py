@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
+from proud.files import is_stdout
 from proud.model.format import read_verdicts
 from proud.text import printable
 
 console = Console()
+
+
+@contextmanager
+def messages_for(out: Path | str) -> Iterator[None]:
+    """Messages go to stderr if the result goes to stdout."""
+    before, console.stderr = console.stderr, is_stdout(out)
+    try:
+        yield
+    finally:
+        console.stderr = before
 
 
 def show_plain(text: str) -> None:

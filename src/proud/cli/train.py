@@ -14,6 +14,7 @@ from rich.table import Table
 from proud.cli.flags.train import TrainArguments
 from proud.cli.show import console, show_sites, show_warning, unreadable
 from proud.distributed.ranks import join
+from proud.files import refuse_stdout
 from proud.machine import Stopped
 from proud.model.format import read_run
 from proud.stored import DomainRecord, ResultRecord, TaskRecord
@@ -30,6 +31,7 @@ MOST_CLASSES = 20  # that are shown
 
 def run(arguments: TrainArguments) -> int:
     folder = arguments.options.out or default_folder(arguments.run)
+    refuse_stdout(folder, "a run")
     started = time.monotonic()
     if arguments.notice and not arguments.options.quiet:
         console.print(arguments.notice, markup=False, highlight=False, soft_wrap=True)

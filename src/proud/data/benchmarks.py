@@ -77,19 +77,19 @@ def named(name: str) -> Benchmark:
     return benchmark
 
 
-def open_catalog(name_or_path: str | Path, root: Path | str = "") -> Catalog:
+def open_catalog(name_or_path: str | Path, root: Path | str = "", follow_links: bool = False) -> Catalog:
     """`embedded`, a benchmark's name (with `root`), a folder of domains, or a CSV file."""
     name = str(name_or_path)
     if name == "embedded":
         return embedded_catalog()
     benchmark = find_benchmark(name)
     if benchmark and root:
-        return benchmark_catalog(benchmark.name, root)
+        return benchmark_catalog(benchmark.name, root, follow_links)
     path = Path(name_or_path)
     if benchmark and not path.is_dir():
         raise UserError(f"Where is {benchmark.name}? Name its folder: --root DIR. Layout: {benchmark.layout}")
-    if benchmark and len(locate(benchmark, Walk(path))) == len(benchmark.counts):
-        return benchmark_catalog(benchmark.name, path)
+    if benchmark and len(locate(benchmark, Walk(path, follow_links))) == len(benchmark.counts):
+        return benchmark_catalog(benchmark.name, path, follow_links)
     if root:
         raise UserError(f"There is no benchmark {name!r}. Those with a root are: {', '.join(BENCHMARKS)}")
     if path.suffix.lower() == ".csv" and not path.is_dir():
@@ -98,17 +98,18 @@ def open_catalog(name_or_path: str | Path, root: Path | str = "") -> Catalog:
         raise UserError(f"{path} is neither a folder of domains nor a .csv file")
     if not path.exists():
         raise UserError(f"There is no folder or CSV file {name!r}. The only built-in data set is `embedded`.")
-    return scan_folder(path)
+    return scan_folder(path, follow_links)
 
 
-def benchmark_catalog(name: str, root: Path | str) -> Catalog:
+def benchmark_catalog(name: str, root: Path | str, follow_links: bool = False) -> Catalog:
     """All domains of a benchmark under their canonical names; a missing one is an error."""
     benchmark, top = named(name), Path(root)
-    walk = Walk(top)
+    walk = Walk(top, follow_links)
     folders = locate(benchmark, walk)
     missing = [domain for domain in benchmark.counts if domain not in folders]
     if missing:
-        links = f" Links that leave it are not followed: {some(walk.ignored_links)}." if walk.ignored_links else ""
+        away = f" Links that leave it are not followed: {some(walk.ignored_links)}; --follow-links reads them."
+        links = away if walk.ignored_links else ""
         raise UserError(
             f"{benchmark.name} in {top} lacks {', '.join(missing)}.{links} Layout: {benchmark.layout}. "
             f"See: proud data check {benchmark.name} --root {top}"

@@ -80,11 +80,12 @@ def read_table(table: Path, may_be_empty: bool = False) -> list[tuple[int, dict[
         raise UserError(f"There is no file {table}. Expected: a CSV file with the columns path, domain, label")
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, delimiter=separator(file.readline()))
+            file.seek(0)
             columns = [(name or "").strip().lower() for name in reader.fieldnames or ()]
             missing = [name for name in ("path", "domain", "label") if name not in columns]
             if missing:
-                hint = " The columns must be separated by commas." if len(columns) == 1 else ""
+                hint = " The columns must be separated by commas or semicolons." if len(columns) == 1 else ""
                 raise UserError(
                     f"{table} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: its first line "
                     f"must name path, domain and label (split is optional); it names {', '.join(columns) or 'nothing'}."
@@ -102,6 +103,11 @@ def read_table(table: Path, may_be_empty: bool = False) -> list[tuple[int, dict[
     if not rows and not may_be_empty:
         raise UserError(f"{table} has no rows below its column names")
     return rows
+
+
+def separator(header: str) -> str:
+    """A comma, or the semicolon or tab with which spreadsheets separate columns in many countries."""
+    return max(",;\t", key=header.count)
 
 
 class _Inside:

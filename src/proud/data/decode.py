@@ -19,7 +19,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
-from proud.config import Square
+from proud.config import MAX_PIXELS, Square
+from proud.data.bad import BadImage, check_pixels
+from proud.data.dicom import dicom_image, is_dicom
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
 from proud.files import open_plain
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
 
-MAX_PIXELS = 100_000_000
 ROWS_PER_JOB = 32
 GREY = (128, 128, 128)
 SECONDS_BEFORE_BAR = 1.0
@@ -46,10 +47,8 @@ class PixelFormat:
 
     side: int
     square: Square = "middle"
-
-
-class BadImage(Exception):
-    """One image cannot be used; the text says why."""
+    max_pixels: int = MAX_PIXELS
+    """of an image that is read, in millions"""
 
 
 class BadFile(NamedTuple):
@@ -155,11 +154,13 @@ def _decode_pixels(source: Source, pixels: PixelFormat) -> np.ndarray:
     content = _read(source)
     if not content:
         raise BadImage("the file is empty (0 bytes)")
+    if is_dicom(content):
+        return np.asarray(in_square(dicom_image(content, pixels.max_pixels), pixels))
+    allow_pixels(pixels.max_pixels)
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise BadImage(f"{width} × {height} pixels exceed the limit of {MAX_PIXELS // 1_000_000} million")
+            check_pixels(width, height, pixels.max_pixels)
             image.draft(None, (2 * pixels.side, 2 * pixels.side))  # JPEG: decode at reduced size
             ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's bit depth
             return np.asarray(in_square(to_rgb(image), pixels))
@@ -168,15 +169,14 @@ def _decode_pixels(source: Source, pixels: PixelFormat) -> np.ndarray:
     except UnidentifiedImageError as error:
         raise BadImage("not an image, or an unsupported format") from error
     except Image.DecompressionBombError as error:
-        raise BadImage(f"the pixels exceed the limit of {MAX_PIXELS // 1_000_000} million") from error
+        raise BadImage(f"the pixels exceed the limit of {pixels.max_pixels} million (--max-pixels)") from error
     except Exception as error:  # Pillow raises errors of every kind on broken content
         raise BadImage(f"broken or truncated ({error})") from error
 
 
 def pixels_of(image: Image.Image) -> np.ndarray:
     """uint8 [H,W,3] of a PIL image, as its file would be read."""
-    if image.width * image.height > MAX_PIXELS:
-        raise BadImage(f"{image.width} × {image.height} pixels exceed the limit of {MAX_PIXELS // 1_000_000} million")
+    check_pixels(image.width, image.height, MAX_PIXELS)
     tags = getattr(image, "tag_v2", None)
     turned = ImageOps.exif_transpose(image)
     if tags is not None:  # a copy loses a TIFF's bit depth
@@ -228,6 +228,12 @@ def in_square(image: Image.Image, pixels: PixelFormat) -> Image.Image:
     if short == side:
         return image.crop(box)
     return image.resize((side, side), Image.Resampling.BILINEAR, box=box)
+
+
+def allow_pixels(most: int) -> None:
+    """Pillow refuses images of 179 million pixels by itself: raise its limit if ours was raised."""
+    if most > MAX_PIXELS and Image.MAX_IMAGE_PIXELS is not None:
+        Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, most * 1_000_000)
 
 
 def _name_of(source: Source, row: int) -> str:

@@ -19,12 +19,12 @@ REPORT_MARK = "made-by-proud-report.json"  # lies beside the figures of `proud r
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 
-def scan_folder(root: Path | str) -> Catalog:
+def scan_folder(root: Path | str, follow_links: bool = False) -> Catalog:
     """All domains below a root. An image's label is the first folder below its domain, if there is one."""
     top = Path(root)
     if not top.is_dir():
         raise UserError(f"There is no folder {top}. Expected: ROOT/<domain>/<class>/<image files>")
-    walk = Walk(top)
+    walk = Walk(top, follow_links)
     domains: dict[str, DomainFiles] = {}
     notices: dict[str, str] = {}
     folders = walk.folders(top)
@@ -44,14 +44,14 @@ def scan_folder(root: Path | str) -> Catalog:
         raise UserError(_nothing_found(top, walk))
     for name in map(nfc, linked):
         domains[name] = DomainFiles(name, ())
-        notices[name] = f"{name} is a link that leaves the folder and is not followed"
+        notices[name] = f"{name} is a link that leaves the folder and is not followed without --follow-links"
     links = tuple(sorted(set(walk.ignored_links)))
     return Catalog(top.name or str(top), top, domains, ignored_links=links, notices=notices)
 
 
-def scan_domain(name: str, folder: Path) -> tuple[DomainFiles, str]:
+def scan_domain(name: str, folder: Path, follow_links: bool = False) -> tuple[DomainFiles, str]:
     """One domain from a folder of its own, and a warning if much of the folder is not read."""
-    walk = Walk(folder)
+    walk = Walk(folder, follow_links)
     domain = _read_domain(name, folder, walk, below=None)
     links = leaving_links(walk)
     if not domain.entries:
@@ -136,7 +136,9 @@ def refuse_splits(domain: DomainFiles) -> None:
 
 
 def leaving_links(walk: Walk, start: int = 0) -> list[str]:
-    """Links, from number `start` on, that lead out of the folder; those that stay inside lose no image."""
+    """Links, from number `start` on, that lead out of the folder; those that stay inside or loop lose no image."""
+    if walk.follow_links:
+        return []
     links = sorted(set(walk.ignored_links[start:]))
     return [link for link in links if not Path(os.path.realpath(walk.root / link)).is_relative_to(walk.real_root)]
 
@@ -177,7 +179,7 @@ def _listed(files: dict[str, int]) -> str:
 
 def _not_followed(links: Sequence[str]) -> str:
     many = f"{len(links)} links that leave the folder are" if len(links) > 1 else "1 link that leaves the folder is"
-    return f"{many} not followed ({some(links)})"
+    return f"{many} not followed ({some(links)}); --follow-links reads them"
 
 
 def _nothing_found(root: Path, walk: Walk) -> str:
@@ -187,5 +189,6 @@ def _nothing_found(root: Path, walk: Walk) -> str:
     if loose:
         text += f"; found {loose} images directly in it, outside any domain folder"
     if walk.ignored_links:
-        text += f". Links that leave the folder are not followed: {some(sorted(set(walk.ignored_links)))}"
+        text += f". Links that leave the folder are not followed: {some(sorted(set(walk.ignored_links)))}; "
+        text += "--follow-links reads them"
     return text

@@ -37,8 +37,6 @@ def catalog_of(labeled: Any, unlabeled: Any, test: Any = None) -> Inputs:
     target = None if test is None else labeled_domain("test", test, folders)
     if target is not None and target.name == NOTHING:  # the word for no test domain
         target = replace(target, name=f"{NOTHING} (test)")
-    if not others:
-        raise UserError("No unlabeled domain is given: fit(labeled=..., unlabeled=[...]) needs at least one.")
     every = [source, *others, *([target] if target else [])]
     names = [domain.name for domain in every]
     if len(set(names)) < len(names):

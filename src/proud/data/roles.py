@@ -46,14 +46,19 @@ def assign_roles(catalog: Catalog, spec: TaskSpec, added: tuple[str, ...] = ()) 
     if repeated:
         raise UserError(f"Listed twice among the unlabeled domains: {', '.join(repeated)}")
     others = tuple(with_images(catalog, name) for name in names)
-    if not others:
-        hint = _not_followed(_linked(catalog))
-        raise UserError(f"No unlabeled domain is left: at least one is needed.{hint} {_there_are(catalog)}")
     classes = _classes(source)
     catalog.warn_once(nested_classes(source), "nested classes", labeled)
     if target is not None:
         _check_test_labels(target, source.name, classes)
     return Roles(source, others, target, classes)
+
+
+def no_unlabeled(catalog: Catalog, method: str) -> UserError:
+    """The error if a method that needs unlabeled images has none."""
+    hint = _not_followed(_linked(catalog))
+    return UserError(
+        f"No unlabeled domain is left, and {method} needs at least one (erm needs none).{hint} {_there_are(catalog)}"
+    )
 
 
 def sort_classes(labels: set[str]) -> tuple[str, ...]:
@@ -68,8 +73,7 @@ def find_domain(catalog: Catalog, name: str) -> DomainFiles:
     name = as_read(catalog, name)
     if name in _linked(catalog):
         raise UserError(
-            f"There is no domain {name!r} in {catalog.where}: {catalog.notices[name]}. Replace the link by the folder "
-            f"itself. {_there_are(catalog)}"
+            f"There is no domain {name!r} in {catalog.where}: {catalog.notices[name]}. {_there_are(catalog)}"
         )
     if name in catalog.domains:
         return catalog.domains[name]
@@ -98,7 +102,9 @@ def _linked(catalog: Catalog) -> list[str]:
 
 
 def _not_followed(links: Sequence[str]) -> str:
-    return f" Links that leave the data folder are not followed: {some(links)}." if links else ""
+    if not links:
+        return ""
+    return f" Links that leave the data folder are not followed: {some(links)}; --follow-links reads them."
 
 
 def _there_are(catalog: Catalog) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from PIL import Image
 
+from proud.data.dicom import DICOM_START, dicom_size, is_dicom
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.files import open_plain
 
@@ -45,6 +46,16 @@ def sampled_sizes(catalog: Catalog, domain: DomainFiles) -> list[tuple[int, ...]
     return catalog.sizes[domain.name]
 
 
+def image_size(file: BinaryIO) -> tuple[int, int]:
+    """Width and height, from the header."""
+    start = file.read(DICOM_START)
+    file.seek(0)
+    if is_dicom(start):
+        return dicom_size(file)
+    with Image.open(file, formats=FORMATS) as image:
+        return image.size
+
+
 def _sizes(catalog: Catalog, domain: DomainFiles) -> Iterator[tuple[int, ...]]:
     if domain.ready is not None:
         yield tuple(domain.ready.images.shape[2:])
@@ -55,8 +66,8 @@ def _sizes(catalog: Catalog, domain: DomainFiles) -> Iterator[tuple[int, ...]]:
             continue
         try:
             source = catalog.source(domain, entry)
-            with open_plain(source, MAX_BYTES) as file, Image.open(file, formats=FORMATS) as image:  # type: ignore[arg-type]
-                size = image.size
+            with open_plain(source, MAX_BYTES) as file:  # type: ignore[arg-type]
+                size = image_size(file)
         except Exception:  # Pillow raises errors of every kind on broken content; decoding reports them
             continue
         yield size

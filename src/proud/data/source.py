@@ -35,7 +35,7 @@ def find_task(spec: TaskSpec, catalog: Catalog | None = None) -> TaskSource:
     """Find the images and check the roles of the domains. `catalog`: if the images were found before."""
     labels = read_labels(spec.labels) if spec.labels else []
     with without_gc():
-        catalog, added = with_added(catalog or open_catalog(spec.data, spec.root), spec)
+        catalog, added = with_added(catalog or open_catalog(spec.data, spec.root, spec.follow_links), spec)
     return TaskSource(spec, catalog, assign_roles(catalog, spec, added), tuple(labels))
 
 

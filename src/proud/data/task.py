@@ -101,7 +101,7 @@ def _decode(
 ) -> tuple[Reader, _Parts]:
     spec, catalog, roles = source.spec, source.catalog, source.roles
     files = [domain for domain in roles.domains if not domain.in_memory]
-    pixels = PixelFormat(stored_side(size), spec.square)
+    pixels = PixelFormat(stored_side(size), spec.square, spec.max_pixels)
     folder = cache_folder(disk, sum(len(domain.entries) for domain in files) * 3 * pixels.side**2)
     with request_states(catalog, files if folder else ()) as states:
         reader = Reader(catalog, pixels, progress, memory, folder, states)

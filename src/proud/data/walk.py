@@ -12,20 +12,20 @@ from proud.errors import UserError
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 MAX_BYTES = 1_000_000_000
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
-IMAGE_SUFFIXES |= {".ppm", ".pgm", ".pbm", ".pnm"}
+IMAGE_SUFFIXES |= {".ppm", ".pgm", ".pbm", ".pnm", ".dcm", ".dicom"}
 DEEPEST = 100
 MOST_LINKS = 1000  # to one folder
 LONGEST_TRAIL = 4  # links on the way to one file
 
 
 class Walk:
-    """Visits visible files and folders; links are followed only if they stay below the root and do not loop.
+    """Visits visible files and folders; links are followed unless they loop or, without `follow_links`, leave the root.
 
     The number of visits by links is limited: links to links can form endlessly many paths.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, follow_links: bool = False) -> None:
+        self.root, self.follow_links = root, follow_links
         self.real_root = Path(os.path.realpath(root))
         self.ignored_links: list[str] = []
         self.led_to: dict[Path, int] = {}
@@ -81,8 +81,9 @@ class Walk:
             return True
         link = Path(entry.path)
         target = Path(os.path.realpath(link))
-        loops = any(step.is_relative_to(target) for step in (*trail, Path(os.path.realpath(link.parent))))
-        if loops or not target.is_relative_to(self.real_root):
+        steps = (self.real_root, *trail, Path(os.path.realpath(link.parent)))
+        loops = any(step.is_relative_to(target) for step in steps)
+        if loops or not (self.follow_links or target.is_relative_to(self.real_root)):
             self.ignored_links.append(link.relative_to(self.root).as_posix())
             return False
         return True

@@ -170,16 +170,21 @@ class Method(Parts):
         """The usual pair: pretraining on the labeled domain, then a main phase over the unlabeled images.
 
         `main`: the pools from which the main phase draws. `pretraining`: the method's own settings that pretraining
-        depends on; None: all.
+        depends on; None: all. Without unlabeled images, an epoch of the main phase is one pass over the labeled ones.
         """
         pools = {"labeled": sizes.labeled, "unlabeled": sum(sizes.unlabeled)}
         own = None if pretraining is None else frozenset({each.name for each in fields(MethodConfig)} | {*pretraining})
-        steps = {name: steps_for(size, config.batch_size) for name, size in pools.items()}
+        steps = {name: steps_for(size or sizes.labeled, config.batch_size) for name, size in pools.items()}
         labeled = {"labeled": pools["labeled"]}
         return [
             Stage("pretrain", config.pretrain_epochs, steps["labeled"], labeled, own, sees_ahead),
             Stage("main", config.epochs, steps["unlabeled"], {name: pools[name] for name in main}),
         ]
+
+    @classmethod
+    def needs_unlabeled(cls) -> bool:
+        """Whether a stage draws from other images than the labeled ones."""
+        return any(set(stage.pools) != {"labeled"} for stage in cls.stages(cls.Config(), Sizes(1, (1,))))
 
     def stage_list(self) -> list[Stage]:
         return self.stages(self.config, self.context.sizes)

@@ -26,7 +26,7 @@ class ImagePool:
         self.closed_in = ""
         self.sizes = [len(domain) for domain in images]
         self.starts = [sum(self.sizes[:i]) for i in range(len(images))]
-        if resident:
+        if resident and images:
             self._images = [
                 torch.cat([domain.to(device) for domain in images]) if len(images) > 1 else images[0].to(device)
             ]

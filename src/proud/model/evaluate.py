@@ -13,15 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proud.config import MAX_PIXELS
 from proud.data.benchmarks import open_catalog
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.csv_table import read_labels
 from proud.data.decode import BadFile, hash_all
-from proud.data.folder import refuse_splits
+from proud.data.folder import refuse_splits, scan_domain
 from proud.data.roles import sort_classes, with_images
 from proud.data.task import digest
 from proud.errors import UserError
-from proud.files import write_json
+from proud.files import is_stdout, json_bytes, write_json
 from proud.machine import environment
 from proud.model.answers import AnswerOptions
 from proud.model.format import read_run
@@ -29,7 +30,7 @@ from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
 from proud.stored import TaskRecord
-from proud.text import some
+from proud.text import nfc, some
 from proud.trust.collapse import missing_classes
 from proud.trust.fitted import measure
 from proud.trust.intervals import Interval, accuracy_interval, mean_recall_interval, paired_interval
@@ -133,7 +134,11 @@ class Evaluation:
         }
 
     def write(self, path: Path) -> None:
-        write_json(path, self.as_json())
+        """To a file, or to stdout if its name is -."""
+        if is_stdout(path):
+            print(json_bytes(self.as_json(), indent=1).decode())
+        else:
+            write_json(path, self.as_json())
 
 
 def ends(interval: Interval | None) -> list[float] | None:
@@ -148,15 +153,21 @@ def evaluate_domain(
     root: str = "",
     options: AnswerOptions | None = None,
     skip_bad: bool = False,
+    follow_links: bool = False,
+    max_pixels: int = MAX_PIXELS,
     device: str = "auto",
     progress: bool = False,
     against: Path | None = None,
 ) -> Evaluation:
-    """Measure the model in a folder on one domain of its own data, or of others; optionally beside another model."""
+    """Measure the model in a folder on one domain of its own data, or of others; optionally beside another model.
+
+    Without `domain`, `data` is one site: a folder of class folders.
+    """
     options, model = options or AnswerOptions(), load_model(folder, device)
     own = not data
     data, root = find_data(model.config, data, root)
-    catalog = open_catalog(data, root)
+    model.max_pixels = max_pixels
+    catalog, domain = find_site(model, data, root, domain, follow_links)
     other = None if against is None else load_model(against, device)
     files, labels = labeled_files(model, catalog, domain)
     reading = Reading(catalog.sources(files), model.pixels, skip_bad, progress)
@@ -241,6 +252,21 @@ def find_data(config: dict[str, Any], data: str, root: str) -> tuple[str, str]:
             f"images with {option}."
         )
     return own, root or own_root
+
+
+def find_site(model: Model, data: str, root: str, domain: str, follow_links: bool) -> tuple[Catalog, str]:
+    """The domain to measure on, and where it is. A folder of class folders is one site under the folder's name."""
+    catalog = open_catalog(data, root, follow_links)
+    names = [name for name, files in catalog.domains.items() if files.entries]
+    own_name = nfc(Path(data).absolute().name)
+    if catalog.root is not None and domain in ("", own_name) and set(names) & set(model.classes):
+        files, warning = scan_domain(own_name, Path(data), follow_links)
+        if warning:
+            warnings.warn(warning, stacklevel=3)
+        return Catalog(own_name, None, {own_name: files}), own_name
+    if not domain and len(names) > 1:
+        raise UserError(f"Name the domain to measure on: --domain SITE. The domains of {data} are: {', '.join(names)}.")
+    return catalog, domain or names[0]
 
 
 def labeled_files(model: Model, catalog: Catalog, name: str) -> tuple[DomainFiles, Tensor]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from proud.config import ReadSpec
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.checks import ImageRow
 from proud.data.decode import hash_all
@@ -38,7 +39,7 @@ def find_groups(
 ) -> list[Group]:
     """The sites, then the labeled images. With folders, a run whose own images are gone has no labeled ones."""
     try:
-        source = run_source(model, folder, data, root, skip_bad=True)
+        source = run_source(model, folder, data, root, ReadSpec(skip_bad=True))
     except UserError as error:
         if not folders or data:
             raise

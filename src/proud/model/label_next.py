@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from proud import ops
-from proud.config import NOTHING, RunConfig
+from proud.config import MAX_PIXELS, NOTHING, ReadSpec, RunConfig
 from proud.data.source import TaskSource, find_task
 from proud.data.task import read_task
 from proud.data.types import Task, UnlabeledDomain
 from proud.errors import UserError
-from proud.files import check_output, write_table
+from proud.files import check_output, is_stdout, write_table
 from proud.model.evaluate import find_data
 from proud.model.format import other_images, read_run
 from proud.model.label_table import COLUMNS, earlier_rows, refuse_own_labels
@@ -36,6 +36,8 @@ def suggest(
     root: str = "",
     overwrite: bool = False,
     skip_bad: bool = False,
+    follow_links: bool = False,
+    max_pixels: int = MAX_PIXELS,
     device: str = "auto",
     progress: bool = False,
 ) -> dict[str, int]:
@@ -44,8 +46,10 @@ def suggest(
         raise UserError(f"--k must be at least 1, got {k}.")
     model = load_model(folder, device)
     refuse_own_labels(out, model.config)
-    check_output(out, overwrite)
-    task = run_task(model, folder, data, root, skip_bad, progress)
+    if not is_stdout(out):
+        check_output(out, overwrite)
+    reading = ReadSpec(skip_bad=skip_bad, follow_links=follow_links, max_pixels=max_pixels)
+    task = run_task(model, folder, data, root, reading, progress)
     rows, counts = earlier_rows(model.config), {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
@@ -59,9 +63,9 @@ def suggest(
     return counts
 
 
-def run_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool, progress: bool = False) -> Task:
+def run_task(model: Model, folder: Path, data: str, root: str, reading: ReadSpec, progress: bool = False) -> Task:
     """The run's own unlabeled images, with the labels that it was given."""
-    about, source = read_run(folder), run_source(model, folder, data, root, skip_bad)
+    about, source = read_run(folder), run_source(model, folder, data, root, reading)
     task = read_task(source, model.spec.size, progress=progress, disk="auto")
     if other := other_images(about["task"], task.report):
         where = f"{some(other)} in {source.spec.data}"
@@ -70,12 +74,14 @@ def run_task(model: Model, folder: Path, data: str, root: str, skip_bad: bool, p
     return task
 
 
-def run_source(model: Model, folder: Path, data: str, root: str, skip_bad: bool) -> TaskSource:
+def run_source(model: Model, folder: Path, data: str, root: str, reading: ReadSpec) -> TaskSource:
     """The run's own images, found and not yet read. The test domain is left alone."""
     about = read_run(folder)
     data, root = find_data(about["config"], data, root)
     run = RunConfig.from_stored(about["config"])
-    unlabeled = (name for name, domain in about["task"]["domains"].items() if domain["role"] == "unlabeled")
+    unlabeled = [name for name, domain in about["task"]["domains"].items() if domain["role"] == "unlabeled"]
+    if not unlabeled:
+        raise UserError(f"The run in {folder} has no unlabeled site: there is nothing to choose from.")
     spec = replace(
         run,
         data=data,
@@ -83,7 +89,9 @@ def run_source(model: Model, folder: Path, data: str, root: str, skip_bad: bool)
         test=NOTHING,
         unlabeled=tuple(unlabeled),
         square=model.spec.square,
-        skip_bad=skip_bad or run.skip_bad,
+        skip_bad=reading.skip_bad or run.skip_bad,
+        follow_links=reading.follow_links or run.follow_links,
+        max_pixels=max(reading.max_pixels, run.max_pixels),
     )
     source = find_task(spec)
     if source.roles.classes != model.classes:

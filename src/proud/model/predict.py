@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proud.config import MAX_PIXELS
 from proud.data.arrays import channels_last
 from proud.data.decode import BadFile, PixelFormat
 from proud.data.folder import found_instead, leaving_links, not_read
@@ -48,11 +50,13 @@ class Model:
         self.net = net.to(device).eval()
         self.spec, self.classes, self.config, self.device = spec, classes, config, device
         self.trust, self.prototypes, self.warnings = trust, prototypes, warnings
+        self.max_pixels = MAX_PIXELS
+        """of an image that is read, in millions"""
 
     @property
     def pixels(self) -> PixelFormat:
         """The format of the stored images that `outputs` takes."""
-        return self.spec.pixels
+        return replace(self.spec.pixels, max_pixels=self.max_pixels)
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits [N, K] of stored uint8 images [N, 3, S, S]."""
@@ -145,7 +149,7 @@ def is_files(images: Any) -> bool:
     return isinstance(images, str | Path)
 
 
-def find_images(where: str | Path | Sequence[str | Path]) -> list[Path]:
+def find_images(where: str | Path | Sequence[str | Path], follow_links: bool = False) -> list[Path]:
     """Image files: those named, and those anywhere below the named folders, sorted by path."""
     found: list[Path] = []
     notices: list[str] = []
@@ -154,7 +158,7 @@ def find_images(where: str | Path | Sequence[str | Path]) -> list[Path]:
     places = [Path(where)] if isinstance(where, str | Path) else [Path(path) for path in where]
     for path in places:
         if path.is_dir():
-            walk = Walk(path)
+            walk = Walk(path, follow_links)
             images = sorted(walk.images(path))
             away = leaving_links(walk)
             notices.append(not_read(str(path), len(images), walk.others, away))
@@ -204,7 +208,7 @@ def answer_table(
 
 
 def write_predictions(path: Path, rows: list[dict[str, Any]], classes: Sequence[str]) -> None:
-    """Probabilities, if the rows have them, become one column p(CLASS) per class."""
+    """To a file, or to stdout (-). Probabilities, if the rows have them, become one column p(CLASS) per class."""
     columns = [column for column in rows[0] if column != "probabilities"]
     more = [f"p({name})" for name in classes] if "probabilities" in rows[0] else []
 

@@ -20,6 +20,7 @@ from proud.config import NOTHING, Square
 from proud.data.decode import PixelFormat, stored_side
 from proud.errors import UserError
 from proud.nets.batch_norm import blend_batch_norms
+from proud.nets.weights import load_backbone
 from proud.randomness import seed_for
 
 _GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's global generator
@@ -174,11 +175,11 @@ def check_weights(name: str, size: int, weights: str) -> None:
     if name == "digits" and weights not in ("auto", NOTHING):
         raise UserError("--weights FILE is for timm backbones; the digits net always starts from random weights.")
     if weights not in ("auto", NOTHING) and not Path(weights).is_file():
-        raise UserError(f"--weights {weights}: no such file. Use `auto`, `none` or a safetensors file.")
+        raise UserError(f"--weights {weights}: no such file. Use `auto`, `none`, or a safetensors, .pth or .pt file.")
 
 
 def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: str = "net", width: int = 0) -> Net:
-    """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a safetensors file.
+    """A network whose initial weights depend on (seed, purpose) alone. `weights`: auto, none or a file.
 
     The number of features is measured unless `width` is given.
     """
@@ -256,28 +257,3 @@ def from_cache_without_network() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def load_backbone(backbone: nn.Module, path: Path) -> None:
-    """Load safetensors weights with torchvision's names; a final `fc.*` is ignored."""
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import load_file  # noqa: PLC0415
-
-    if not path.is_file():
-        raise UserError(f"--weights {path}: no such file.")
-    try:
-        found = load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError, RuntimeError) as error:
-        raise UserError(f"--weights {path}: not a readable safetensors file ({error}).") from error
-    wanted = backbone.state_dict()
-    missing = [key for key in wanted if key not in found and not key.endswith("num_batches_tracked")]
-    wrong = [key for key in wanted if key in found and found[key].shape != wanted[key].shape]
-    if missing or wrong:
-        raise UserError(
-            f"--weights {path} does not fit the model: {len(missing)} tensors missing (e.g. {missing[:3]}), "
-            f"{len(wrong)} of another shape (e.g. {wrong[:3]})."
-        )
-    broken = [key for key in wanted if key in found and not found[key].float().isfinite().all()]
-    if broken:
-        raise UserError(f"--weights {path} has infinite or NaN values (e.g. in {broken[0]}).")
-    backbone.load_state_dict({key: found[key].float() for key in wanted if key in found}, strict=False)

@@ -17,6 +17,7 @@ from torch import Tensor
 from proud.config import Options, RunConfig, check_run, choose_model, flat
 from proud.data.catalog import Catalog
 from proud.data.reader import MemoryCache
+from proud.data.roles import no_unlabeled
 from proud.data.source import TaskSource, find_task
 from proud.data.task import read_task
 from proud.data.types import Task
@@ -264,6 +265,8 @@ def load(
         check_weights(name, spec.size, config.weights)
         return data, spec
     source = data if isinstance(data, TaskSource) else find_task(config, data)
+    if not source.roles.unlabeled and method_class(config.method).needs_unlabeled():
+        raise no_unlabeled(source.catalog, config.method)
     name = choose_model(config.model, source.native_side)
     spec = model_spec(name, len(source.roles.classes), config.size, config.square)
     check_weights(name, spec.size, config.weights)

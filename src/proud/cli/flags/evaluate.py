@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from proud.cli.flags.shared import RunFolder, WithAnswers, WithData, WithModel
+from proud.cli.flags.shared import RunFolder, WithAnswers, WithData, WithFiles
 from proud.config import Switch, value
 
 
 @dataclass(frozen=True)
-class EvaluateArguments(WithAnswers, WithModel, WithData):
+class EvaluateArguments(WithAnswers, WithFiles, WithData):
     """Measure a trained model on one labeled domain. Coverage and risk are measured, too."""
 
     run: RunFolder
     """folder of a finished run"""
-    domain: Annotated[str, value("DOMAIN")]
+    domain: Annotated[str, value("SITE", "(default: --data is one site, a folder of class folders)")] = ""
     """the domain to measure on; its images need labels"""
     against: Annotated[str, value("RUN", "(optional)")] = ""
     """another run: the difference of accuracy on the same images, with its 95 % interval"""
     out: Annotated[str, value("FILE", "(optional)")] = ""
-    """JSON file for all numbers, with model, data, versions, device and command"""
+    """JSON file for all numbers, with model, data, versions, device and command; - is stdout"""
     overwrite: Switch = False
     """replace that file"""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from proud.cli.flags.shared import RunFolder, WithData, WithModel
+from proud.cli.flags.shared import RunFolder, WithData, WithFiles
 from proud.config import Switch, value
 
 
 @dataclass(frozen=True)
-class LabelNextArguments(WithModel, WithData):
+class LabelNextArguments(WithFiles, WithData):
     """Choose the images of each unlabeled site whose labels would help most. Fill in the column `label`, then train
     with: proud train … --labels FILE."""
 
@@ -20,6 +20,6 @@ class LabelNextArguments(WithModel, WithData):
     k: int = 20
     """images per site"""
     out: Annotated[Path, value("FILE")] = Path("extra.csv")
-    """CSV file to write: path, domain, label (empty), guess, uncertainty, content"""
+    """CSV file to write, or - for stdout: path, domain, label (empty), guess, uncertainty, content"""
     overwrite: Switch = False
     """replace that file"""

@@ -8,20 +8,20 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from proud.cli.flags.shared import RunFolder, WithAnswers, WithModel
+from proud.cli.flags.shared import RunFolder, WithAnswers, WithFiles
 from proud.config import Switch, value
 
 
 @dataclass(frozen=True)
-class PredictArguments(WithAnswers, WithModel):
+class PredictArguments(WithAnswers, WithFiles):
     """Classify images with a trained model. With --skip-bad, FILE-left-out.csv lists the skipped images."""
 
     run: RunFolder
     """folder of a finished run"""
     images: Annotated[Positional[tuple[Path, ...]], value("IMAGES ...", "(required)")] = ()
-    """image files, or folders that are searched to any depth"""
+    """image files, or folders that are searched to any depth; -: a list of paths on stdin, one per line"""
     out: Annotated[Path, value("FILE")] = Path("predictions.csv")
-    """CSV file to write: path, label, confidence and, if the model has them, set, abstain"""
+    """CSV file to write, or - for stdout: path, label, confidence and, if the model has them, set, abstain"""
     probabilities: Switch = False
     """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False

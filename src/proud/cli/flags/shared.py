@@ -14,15 +14,13 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from proud.config import Switch, value
+from proud.config import MAX_PIXELS, Count, Switch, value
 
 CONFIG = (tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff)
 Device = Annotated[str, value("auto|cpu|cuda|cuda:N")]
 RunFolder = Annotated[Positional[Path], value("RUN")]
 Data = Annotated[str, value("DATA", "(default: the run's own data)")]
 Root = Annotated[str, value("DIR", "(for benchmarks only)")]
-
-
 WIDEST = 100
 
 
@@ -56,6 +54,16 @@ class WithModel:
     """where to compute"""
     skip_bad: Switch = False
     """skip unreadable images instead of stopping"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithFiles(WithModel):
+    """Flags of commands that read image files for a saved model."""
+
+    follow_links: Switch = False
+    """also read images behind symbolic links that lead out of a folder"""
+    max_pixels: Annotated[Count, value("MILLIONS")] = MAX_PIXELS
+    """largest image that is read, in millions of pixels"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def default_settings(run: RunConfig, options: Options, lenient: bool = False) ->
     if model == "auto" and (run.labeled or lenient):
         try:
             with without_gc():
-                catalog = open_catalog(run.data, run.root)
+                catalog = open_catalog(run.data, run.root, run.follow_links)
             name = run.labeled or next(name for name, domain in catalog.domains.items() if domain.entries)
             model = choose_model(model, native_side(catalog, find_domain(catalog, name)))
         except UserError:
@@ -151,7 +151,7 @@ def chosen_for_cpu(given: RunConfig, defaults: Defaults, rest: list[str]) -> str
 
 def _domains_of(run: RunConfig) -> str:
     try:
-        domains = open_catalog(run.data, run.root).domains.values()
+        domains = open_catalog(run.data, run.root, run.follow_links).domains.values()
     except UserError as error:
         return f" Also: {error}"
     return f" The domains of {run.data} are: {', '.join(domain.name for domain in domains if domain.entries)}."
