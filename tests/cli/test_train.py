@@ -199,7 +199,7 @@ def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
 
 def test_erm_needs_no_unlabeled_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root, out = write_folders(tmp_path / "data", {"central": 0}, per_class=12), tmp_path / "x"
-    with pytest.raises(UserError, match=r"proud-plus needs at least one \(erm needs none\)"):
+    with pytest.raises(UserError, match=r"proud needs at least one \(erm needs none\)"):
         train(root, out)
     assert train(root, out, "--method", "erm", *ONE_EPOCH) == 0
     assert list(json.loads((out / "run.json").read_text())["task"]["domains"]) == ["central"]

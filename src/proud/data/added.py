@@ -26,12 +26,12 @@ def with_added(catalog: Catalog, spec: TaskSpec) -> tuple[Catalog, tuple[str, ..
         name = _domain_of(catalog, site)
         if name is None:
             name = unused_name(nfc(Path(site).absolute().name), domains)
-            domains[name], notice = _read(name, site, "--add")
+            domains[name], notice = _read(name, site, "--add", spec.follow_links)
             notices |= {name: notice} if notice else {}
         names.append(name)
     if spec.unlabeled_pool:
         if POOL not in domains:
-            domains[POOL], notice = _read(POOL, spec.unlabeled_pool, "--unlabeled-pool")
+            domains[POOL], notice = _read(POOL, spec.unlabeled_pool, "--unlabeled-pool", spec.follow_links)
             notices |= {POOL: notice} if notice else {}
         elif catalog.root is not None:
             raise UserError(f"The data has a domain {POOL!r}, which is the name of the images of --unlabeled-pool.")
@@ -54,9 +54,9 @@ def _domain_of(catalog: Catalog, site: str) -> str | None:
     return next((name for name in catalog.domains if root and os.path.realpath(root / name) == inside), None)
 
 
-def _read(name: str, folder: str, option: str) -> tuple[DomainFiles, str]:
+def _read(name: str, folder: str, option: str, follow_links: bool) -> tuple[DomainFiles, str]:
     place = Path(folder).absolute()
     if not place.is_dir():
         either = "no such folder, and no domain of that name" if option == "--add" else "no such folder"
         raise UserError(f"{option} {folder}: {either}.")
-    return scan_domain(name, place)
+    return scan_domain(name, place, follow_links)
