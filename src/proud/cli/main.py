@@ -30,6 +30,7 @@ COMMANDS = {
     "evaluate": Command("evaluate", "EvaluateArguments", "measure a trained model on a labeled domain"),
     "predict": Command("predict", "PredictArguments", "classify images with a trained model"),
     "compare": Command("compare", "CompareArguments", "find out which of two models is better at a new site"),
+    "export": Command("export", "ExportArguments", "write a trained model as ONNX, torch.export or timm"),
     "label-next": Command("label_next", "LabelNextArguments", "choose the images of each site to label next"),
     "review": Command("review", "ReviewArguments", "look at the answers on a local page and correct them"),
     "serve": Command("serve", "ServeArguments", "answer requests over HTTP: POST an image, get JSON"),

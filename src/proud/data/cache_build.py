@@ -18,7 +18,7 @@ from proud.data.catalog import Catalog, DomainFiles
 from proud.data.decode import BadImage, PixelFormat, content_hash, decode, in_threads, with_bar
 from proud.data.file_states import PendingStates, state, states
 
-VERSION = 3
+VERSION = 4
 ROWS_PER_PIECE = 4096
 NAMES = ("hashes", "order", "images")
 

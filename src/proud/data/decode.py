@@ -216,18 +216,42 @@ def in_square(image: Image.Image, pixels: PixelFormat) -> Image.Image:
     """Centre crop, or the whole image: padded with grey, or stretched."""
     (width, height), side = image.size, pixels.side
     if pixels.square == "stretch":
-        return image.resize((side, side), Image.Resampling.BILINEAR)
+        return stretched(image, side)
     if pixels.square == "pad" and width != height:
         across, down = (max(1, round(side * length / max(width, height))) for length in (width, height))
         whole = Image.new("RGB", (side, side), GREY)
-        whole.paste(image.resize((across, down), Image.Resampling.BILINEAR), ((side - across) // 2, (side - down) // 2))
+        small = resized(image, (across, down), (0, 0, width, height))
+        whole.paste(small, ((side - across) // 2, (side - down) // 2))
         return whole
     short = min(width, height)
     left, top = (width - short) // 2, (height - short) // 2
-    box = (left, top, left + short, top + short)
     if short == side:
-        return image.crop(box)
-    return image.resize((side, side), Image.Resampling.BILINEAR, box=box)
+        return image.crop((left, top, left + short, top + short))
+    around = margin(short, side)
+    right, bottom = min(width, left + short + around), min(height, top + short + around)
+    image = image.crop((max(0, left - around), max(0, top - around), right, bottom))
+    left, top = min(left, around), min(top, around)
+    return resized(image, (side, side), (left, top, left + short, top + short))
+
+
+def margin(short: int, side: int) -> int:
+    """How far the pixels that make an output pixel can reach beyond it."""
+    return -(-short // side) + 1
+
+
+def resized(image: Image.Image, size: tuple[int, int], box: tuple[int, int, int, int]) -> Image.Image:
+    """A part of an image, first along its rows: with both axes at once, the order, and so the rounding, depends on
+    Pillow's version."""
+    (width, height), (left, top, right, bottom) = size, box
+    across = image.resize((width, image.height), Image.Resampling.BILINEAR, box=(left, 0, right, image.height))
+    return across.resize((width, height), Image.Resampling.BILINEAR, box=(0, top, width, bottom))
+
+
+def stretched(image: Image.Image, side: int) -> Image.Image:
+    """First along the longer axis: one pixel wide and a million high, it would become too large the other way."""
+    if image.height <= image.width:
+        return resized(image, (side, side), (0, 0, image.width, image.height))
+    return stretched(image.transpose(Image.Transpose.TRANSPOSE), side).transpose(Image.Transpose.TRANSPOSE)
 
 
 def allow_pixels(most: int) -> None:

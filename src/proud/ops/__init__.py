@@ -44,6 +44,7 @@ from proud.ops.randaugment import (
     rand_augment,
     random_warp,
 )
+from proud.ops.resample import Span, bilinear_taps, resample
 
 __all__ = [
     "RANDOM_OUTLINE_UNIFORMS",
@@ -54,9 +55,11 @@ __all__ = [
     "ClassIndex",
     "NoiseMixDraw",
     "PseudoLabels",
+    "Span",
     "augment",
     "augment_draw",
     "beta_quantile",
+    "bilinear_taps",
     "center_crop",
     "certainty_ratio",
     "class_fair",
@@ -87,6 +90,7 @@ __all__ = [
     "rand_augment",
     "random_outline",
     "random_warp",
+    "resample",
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",

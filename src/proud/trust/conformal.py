@@ -41,9 +41,13 @@ def conformal_quantile(scores: Tensor, coverage: float) -> float:
 
 def prediction_sets(probs: Tensor, quantile: float, score: Score = "lac") -> Tensor:
     """Classes with a score up to the quantile, and always the most likely class. [N,K] -> [N,K] bool."""
+    return up_to_quantile(class_scores(probs, score), probs, quantile)
+
+
+def up_to_quantile(scores: Tensor, probs: Tensor, quantile: float) -> Tensor:
+    """`prediction_sets` from the scores of the classes. [N,K], [N,K] -> [N,K] bool."""
     rounding = 1e-12
-    inside = class_scores(probs, score) <= quantile + rounding
-    return inside.scatter(1, probs.argmax(1, keepdim=True), True)
+    return (scores <= quantile + rounding).scatter(1, probs.argmax(1, keepdim=True), True)
 
 
 def coverage_and_size(sets: Tensor, labels: Tensor) -> tuple[float, float]:
