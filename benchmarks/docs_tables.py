@@ -14,7 +14,7 @@ from typing import Any
 
 from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from table_text import ROOT, read, source, table
-from trust_tables import diagnosis_table, label_next_table, trust_table
+from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
 
 from proud.report.formats import markdown
 from proud.report.tables import ABLATION, ABLATION_CELLS, epochs, make_tables
@@ -205,7 +205,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "bars": bars,
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),
-    "diagnosis": lambda: diagnosis_table(read("diagnosis.json")),
+    "site-accuracy": lambda: site_accuracy_table(read("site_accuracy.json")),
+    "trial": lambda: trial_table(read("site_accuracy.json"), read("site_runs.json")),
+    "few-labels": lambda: few_labels_table(read("few_labels.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
     "soak-kills": lambda: kills_table(read("soak.json")),
     "soak-faults": lambda: faults_table(read("soak.json")),

@@ -1,10 +1,11 @@
 """Small runs whose site verdicts are compared with the truth: short training, 120 to 200 images a site, on a CPU.
 
-Usage: python benchmarks/site_runs.py DATA WORK --weights FILE [--only digits|pacs|pacs-digits|embedded|trial]
+Usage: python benchmarks/site_runs.py DATA WORK --weights FILE [--only NAMES] [--out FILE.json]
 
 DATA holds pacs/images/<domain>/<class>/* and digits_dg/<domain>/train/<class>/*. Every run is one `proud train` in
-WORK/runs; finished ones are skipped. `benchmarks/site_accuracy.py` reads them. The runs of the trial (four sites named
-as a practitioner would name hospitals) and of the built-in set are only for testing.
+WORK/runs; finished ones are skipped. With --out FILE.json all finished runs are described: settings, and the
+signals of its sites with their true accuracy, for `benchmarks/site_accuracy.py`. The runs of the trial (four sites with
+the names of hospitals) and of the built-in set are only for testing.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import permutations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from runs_of import find_runs
+from table_text import this_command
 
 from proud.cli import main as cli
+from proud.files import write_json
+from proud.machine import environment
+from proud.model.format import read_run, stored_result
+from proud.training.records import epochs_of
+from proud.trust.diagnosis import recent_signals
 
 METHODS = ("proud-plus", "proud", "eid")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
@@ -87,12 +97,31 @@ def digest(draw: int, path: Path) -> bytes:
     return hashlib.sha256(f"{draw}/{path.as_posix()}".encode()).digest()
 
 
+def described(folder: Path) -> dict[str, Any]:
+    """What was run, and what is known about each site."""
+    about, result = read_run(folder), stored_result(folder) or {}
+    records, task = epochs_of(folder).read(), about["task"]
+    config = about["config"]
+    sites = [name for name, domain in task["domains"].items() if domain["role"] == "unlabeled"]
+    found: dict[str, Any] = {"run": folder.name, "data": folder.name.partition("-")[0]}
+    found |= {key: config[key] for key in ("labeled", "test", "method", "seed")}
+    found |= {"classes": len(task["classes"]), "size": task["size"], "model": about["model"]["name"]}
+    found |= {"epochs": [config["method_config"][key] for key in ("pretrain_epochs", "epochs")]}
+    found["images"] = {name: domain["images"] for name, domain in task["domains"].items()}
+    found["signals"] = {name: recent_signals(records, name) for name in sites}
+    found["accuracy"] = {name: records[-1]["domains"][name]["accuracy"] for name in sites}
+    keys = ("val_accuracy", "val_interval", "test_accuracy", "test_interval", "warnings")
+    found |= {key: result[key] for key in keys if key in result}
+    return found | {key: about.get(key) for key in ("commit", "code", "versions", "device", "threads")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--weights", default="auto", help="of the ResNet-18 for PACS")
     parser.add_argument("--only", default="", help="beginning of the names of the runs to make")
+    parser.add_argument("--out", type=Path, help="results file of all finished runs")
     arguments = parser.parse_args()
     for run in plan():
         out = arguments.work / "runs" / run.name
@@ -107,6 +136,9 @@ def main() -> None:
             code = cli.run(command)
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         print(run.name, "done" if code == 0 else f"failed ({code}): {log}", flush=True)
+    if arguments.out:
+        runs = [described(folder) for folder in find_runs([arguments.work / "runs"])]
+        write_json(arguments.out, {"runs": runs, "command": this_command(), **environment(torch.device("cpu"))})
 
 
 if __name__ == "__main__":

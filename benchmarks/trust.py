@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from diagnosis import find_runs
+from runs_of import find_runs
 from safetensors.torch import load_file
 from table_text import this_command
 from trust_tables import trust_table

@@ -56,20 +56,59 @@ def trust_table(result: dict[str, Any], name: str) -> str:
     return table(header, [*rows, cells("**mean**", result["rows"])]) + source(name, result)
 
 
-def diagnosis_table(result: dict[str, Any]) -> str:
-    """Rank correlations and verdicts."""
+def site_accuracy_table(result: dict[str, Any]) -> str:
+    """Errors of the estimate on sites that it was not fitted on."""
     rows = []
-    for name, found in result["spearman"].items():
+    for name, found in result["tests"].items():
         verdicts = "; ".join(
             f"{verdict}: {part['sites']} ({100 * part['lowest']:.0f}–{100 * part['highest']:.0f} %)"
-            for verdict, part in result["verdicts"][name].items()
+            for verdict, part in found["verdicts"].items()
         )
-        signals = ", ".join(f"{key} {value:+.2f}" for key, value in found.items() if key not in ("sites", "score", "p"))
-        whole = f"**{found['score']:.2f}** (p = {found['p']:g})" if "score" in found else "–"
-        rows.append([name, str(found["sites"]), whole, signals, verdicts])
-    header = ["cells", "sites", "Spearman, score", "Spearman, single signals", "verdicts (pseudo-label accuracy)"]
-    every = f"\nAll {len(result['sites'])} sites are in `benchmarks/results/diagnosis.json`.\n"
-    return table(header, rows) + every + source("diagnosis.json", result)
+        error, width = 100 * found["mean_error"], 100 * found["width"]
+        rows.append(
+            [name, str(found["sites"]), f"{error:.1f}", f"{100 * found['holds']:.0f} %", f"{width:.0f}", verdicts]
+        )
+    header = ["tested on", "sites", "mean error, points", "the 90 % interval holds", "its width, points"]
+    every = f"\nAll {len(result['sites'])} sites are in `benchmarks/results/site_accuracy.json`.\n"
+    return table([*header, "verdicts (true accuracy)"], rows) + every + source("site_accuracy.json", result)
+
+
+def trial_table(result: dict[str, Any], made: dict[str, Any]) -> str:
+    """The verdicts on the sites of the trial, beside the truth, and the warnings of its runs."""
+    told = {run["run"]: run for run in made["runs"]}
+    rows = []
+    for site in (site for site in result["sites"] if site["data"] == "trial"):
+        run = told[site["run"]]
+        interval = f"{100 * site['estimate']:.0f} ({100 * site['low']:.0f}–{100 * site['high']:.0f})"
+        low, high = run["test_interval"]
+        west = f"{100 * run['test_accuracy']:.0f} ({100 * low:.0f}–{100 * high:.0f})"
+        warned = "; ".join(run.get("warnings", [])) or "–"
+        name = f"{site['method']}, seed {site['seed']}"
+        rows.append([name, site["site"], site["verdict"], interval, f"{100 * site['accuracy']:.0f}", west, warned])
+    header = ["run", "site", "verdict", "estimate, % (90 % interval)", "true, %", "west, % (95 % interval)", "warnings"]
+    return table(header, rows) + source("site_runs.json", {"data": "PACS", **made})
+
+
+def few_labels_table(result: dict[str, Any]) -> str:
+    """What 12 validation images and 120 images out of their folds promise, and what new images show."""
+    rows = []
+    for name, found in result["summary"].items():
+        domain, _, kind = name.partition(", ")
+        words = {"val": "validation images", "folds": "images out of their folds"}[kind]
+        risks = [found[key] for key in ("risk 0.05", "risk 0.1", "risk 0.2")]
+        rows.append(
+            [
+                f"{domain} ({percent(found['accuracy'])} %)",
+                f"{found['images']:.0f} {words}",
+                f"{percent(found['ece_before'])} → {percent(found['ece_after'])}",
+                f"{percent(found['coverage'])}, {found['set_size']:.2f}",
+                *(f"{100 * r['usable']:.0f}, {percent(r['answered'])}, {100 * r['broken']:.0f}" for r in risks),
+            ]
+        )
+    header = ["domain (accuracy)", "calibrated on", "ECE", "90 % sets: coverage, size"]
+    header += [f"risk {risk} %: % usable, answered, broken" for risk in (5, 10, 20)]
+    draws = next(iter(result["summary"].values()))["draws"]
+    return table(header, rows) + f"\n{draws} draws per domain." + source("few_labels.json", result)
 
 
 def label_next_table(result: dict[str, Any]) -> str:

@@ -187,13 +187,21 @@ class LookAt(TypedDict):
     uncertainty: Number
 
 
+class EstimateRecord(TypedDict):
+    """The estimated accuracy of a site's pseudo-labels, and the ends of its interval."""
+
+    accuracy: Share
+    low: Share
+    high: Share
+
+
 class VerdictRecord(TypedDict):
-    """One site of diagnosis.json."""
+    """One site of diagnosis.json. Earlier versions had other verdicts, and a score instead of the estimate."""
 
     name: Name
-    score: Number
-    verdict: Literal["sound", "doubtful", "harmful"]
+    verdict: Name
     text: Text
+    estimate: NotRequired[EstimateRecord | None]
     signals: dict[Name, Number]
     look_at: Annotated[list[LookAt], Meta(max_length=1000)]
 

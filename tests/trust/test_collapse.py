@@ -113,7 +113,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("failed") / "run"
     model = ProUD(
         method="erm", size=SIDE, epochs=2, batch_size=16, lr=0.02, pretrain_epochs=2, weight_decay=30.0, device="cpu",
-        out=str(folder), quiet=True,
+        out=str(folder), verbose=False,
     )  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -176,7 +176,7 @@ def test_a_collapse_on_the_held_out_site_is_reported_by_train_report_and_evaluat
 
 def test_a_good_run_gives_no_warning() -> None:
     model = ProUD(
-        method="erm", size=SIDE, epochs=4, batch_size=16, lr=0.02, pretrain_epochs=6, device="cpu", quiet=True
+        method="erm", size=SIDE, epochs=4, batch_size=16, lr=0.02, pretrain_epochs=6, device="cpu", verbose=False
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

@@ -12,7 +12,7 @@ from proud.report.formats import NOTHING, PlainTable, number
 from proud.report.published import PUBLISHED, PublishedTable
 from proud.report.reliability import measured, sites_of
 from proud.report.sources import RunSource
-from proud.trust.diagnosis import LIMITS, Site
+from proud.trust.diagnosis import LIMITS, Site, estimate_text, reasons
 from proud.trust.intervals import Interval, accuracy_interval, paired_interval
 
 ROLES = {
@@ -23,7 +23,7 @@ ROLES = {
 
 LOW_RECALL = 0.15
 STARVED_MARK = "✗"
-VERDICTS = {"sound": "✓ sound", "doubtful": "? doubtful", "harmful": "✗ likely harmful"}
+VERDICTS = {"sound": "✓ sound", "cannot tell": "? cannot tell", "poor": "✗ poor"}
 
 
 def percent(value: float | None) -> str:
@@ -251,23 +251,21 @@ def site_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
         for site in sites_of(run):
             signals = [site.signals.get(name) for name in ("stability", "agreement", "class_shift", "prototype_shift")]
             numbers = [NOTHING if value is None else f"{value:.2f}" for value in signals]
-            rows.append([site.name, VERDICTS[site.verdict], _reasons(site), f"{site.score:.2f}", *numbers])
-        heads = ["site", "verdict", "why", "score", "stability", "views agree", "class mix off", "prototypes off"]
+            right = NOTHING if site.estimate is None else estimate_text(site.estimate)
+            rows.append([site.name, VERDICTS[site.verdict], right, _reasons(site), *numbers])
+        heads = ["site", "verdict", "pseudo-labels right (estimate)", "why"]
+        heads += ["stability", "views agree", "class mix off", "prototypes off"]
         caption = (
-            "Means over the last five epochs. Score: the mean of stability, agreement and 1 − class mix off; sound "
-            f"from {LIMITS.good:g}, likely harmful below {LIMITS.harmful:g}. Uncertain: ε above half of its "
-            f"maximum, ln {len(run.classes)}. No true label of a site is used."
+            "Estimated from means over the last five epochs, without any true label of the site. Sound: the interval "
+            f"lies above {100 * LIMITS.sound:.0f} %; poor: it lies below {100 * LIMITS.poor:.0f} %. Uncertain: ε above "
+            f"half of its maximum, ln {len(run.classes)}."
         )
         yield PlainTable(f"Sites of {run.name}", heads, rows, caption)
 
 
 def _reasons(site: Site) -> str:
-    """The text of the verdict without the name and the verdict itself."""
-    text = site.text.removeprefix(f"{site.name}: ")
-    if site.verdict == "sound":
-        return text
-    look = f"look at the {len(site.look_at)} images below; " if site.look_at else ""
-    return look + text.partition(" (")[2].removesuffix(")")
+    look = f"look at the {len(site.look_at)} images below; " if site.look_at and site.verdict != "sound" else ""
+    return look + reasons(site.signals)
 
 
 def look_at_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:

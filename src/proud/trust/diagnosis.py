@@ -1,4 +1,4 @@
-"""Quality of the pseudo-labels of a site, without its true labels: signals, a score and a verdict."""
+"""Quality of the pseudo-labels of a site, without its true labels: signals, an estimated accuracy and a verdict."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from proud.config import LAST_EPOCHS
 from proud.lazy import ops
 from proud.stored import EpochRecord, LookAt
+from proud.trust.site_accuracy import Estimate, estimate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,16 +49,14 @@ def site_signals(
 
 @dataclass(frozen=True)
 class Limits:
-    """Thresholds of the verdicts, chosen on the development cells of Digits-DG (docs/trust.md)."""
+    """Of the verdicts; the first two are for the ends of the interval of a site's estimated accuracy."""
 
-    good: float = 0.85
-    """least score of a sound site"""
-    harmful: float = 0.75
-    """below this score a site is likely harmful"""
+    sound: float = 0.7
+    """least lower end of a sound site"""
+    poor: float = 0.5
+    """an upper end below this is poor"""
     uncertain: float = 0.5
     """an image is uncertain above this share of the maximum uncertainty, ln K"""
-    sound_uncertain: float = 0.5
-    """largest share of uncertain images of a sound site"""
     class_shift: float = 0.3
     """a larger class shift is mentioned in the text"""
 
@@ -67,12 +66,12 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Site:
-    """One unlabeled domain: signals, a score in [0, 1] and a verdict."""
+    """One unlabeled domain: signals, the estimated accuracy of its pseudo-labels, and a verdict."""
 
     name: str
-    score: float
-    verdict: str  # sound, doubtful, or harmful
+    verdict: str  # sound, cannot tell, or poor
     text: str
+    estimate: Estimate | None
     signals: dict[str, float]
     look_at: tuple[LookAt, ...] = ()  # path, label, uncertainty of the images to check first
 
@@ -91,43 +90,52 @@ def recent_signals(records: Sequence[EpochRecord], name: str) -> dict[str, float
     return {key: sum(values) / len(values) for key, values in series.items()}
 
 
-def site_score(signals: dict[str, float]) -> float:
-    """The mean of stability, agreement (each if available) and 1 - class_shift."""
-    parts = [signals[name] for name in ("stability", "agreement") if name in signals]
-    parts.append(1 - signals["class_shift"])
-    return sum(parts) / len(parts)
-
-
-def diagnose(records: Sequence[EpochRecord], look_at: Mapping[str, Sequence[LookAt]] | None = None) -> list[Site]:
+def diagnose(
+    records: Sequence[EpochRecord], classes: int, look_at: Mapping[str, Sequence[LookAt]] | None = None
+) -> list[Site]:
     """A verdict per site, from the records of a run (records.jsonl)."""
     names = dict.fromkeys(name for record in records for name in record.get("domains", {}))
     sites = []
     for name in names:
         signals = recent_signals(records, name)
-        score = site_score(signals)
-        verdict = "sound" if score >= LIMITS.good else "doubtful" if score >= LIMITS.harmful else "harmful"
-        if verdict == "sound" and signals.get("uncertain", 0) > LIMITS.sound_uncertain:
-            verdict = "doubtful"
+        found = estimate(signals, classes)
         images = tuple((look_at or {}).get(name, ()))[:SHOWN_IMAGES]
-        sites.append(Site(name, score, verdict, _text(name, verdict, signals, len(images)), signals, images))
+        verdict = verdict_of(found)
+        sites.append(Site(name, verdict, _text(name, verdict, found, signals, len(images)), found, signals, images))
     return sites
 
 
-def _text(name: str, verdict: str, signals: dict[str, float], images: int) -> str:
-    reasons = []
-    if "stability" in signals:
-        reasons.append(f"{100 * (1 - signals['stability']):.0f} % of the pseudo-labels change from epoch to epoch")
+def verdict_of(found: Estimate | None) -> str:
+    if found is not None and found.low >= LIMITS.sound:
+        return "sound"
+    return "poor" if found is not None and found.high < LIMITS.poor else "cannot tell"
+
+
+def estimate_text(found: Estimate) -> str:
+    """For example 81 % (90 % interval 68–94 %)."""
+    return f"{100 * found.accuracy:.0f} % (90 % interval {100 * found.low:.0f}–{100 * found.high:.0f} %)"
+
+
+def reasons(signals: Mapping[str, float]) -> str:
+    """What the estimate follows from."""
+    found = []
+    if "stability" in signals and "agreement" in signals:
+        found.append(f"{100 * (1 - signals['stability']):.0f} % of the pseudo-labels change from epoch to epoch")
+    elif "agreement" in signals:
+        found.append("one epoch: stability unknown")
     if "agreement" in signals:
-        reasons.append(f"views agree on {100 * signals['agreement']:.0f} %")
-    if signals["class_shift"] > LIMITS.class_shift:
-        reasons.append(f"the class distribution differs from any plausible one by {100 * signals['class_shift']:.0f} %")
-    uncertain = f"{100 * signals['uncertain']:.0f} % uncertain" if "uncertain" in signals else ""
-    if verdict == "sound":
-        state = "stable" if "stability" in signals else "look sound (one epoch: stability unknown)"
-        return f"{name}: pseudo-labels {state}" + (f", {uncertain}" if uncertain else "")
-    look = f"; look at its {images} most uncertain images" if images else ""
-    words = {"doubtful": "doubtful", "harmful": "likely harmful"}[verdict]
-    return f"{name}: {words}{look} ({'; '.join([*reasons, *([uncertain] if uncertain else [])])})"
+        found.append(f"views agree on {100 * signals['agreement']:.0f} %")
+    if signals.get("class_shift", 0) > LIMITS.class_shift:
+        found.append(f"the class distribution differs from any plausible one by {100 * signals['class_shift']:.0f} %")
+    if "uncertain" in signals:
+        found.append(f"{100 * signals['uncertain']:.0f} % uncertain")
+    return "; ".join(found)
+
+
+def _text(name: str, verdict: str, found: Estimate | None, signals: dict[str, float], images: int) -> str:
+    right = "" if found is None else f", an estimated {estimate_text(found)} of the pseudo-labels are right"
+    look = f"; look at its {images} most uncertain images" if images and verdict != "sound" else ""
+    return f"{name}: {verdict}{right}{look} ({reasons(signals)})"
 
 
 def most_doubtful(pseudo: PseudoLabels, known: Tensor | None = None, count: int = SHOWN_IMAGES) -> Tensor:
