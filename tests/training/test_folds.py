@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from cli.conftest import train as train_folder
 from proud.config import Options
 from proud.data.types import LabeledDomain
 from proud.errors import UserError
-from proud.files import read_json
 from proud.model.answers import AnswerOptions, guarantee
 from proud.model.load import load_model
 from proud.training import run as runs
@@ -66,7 +66,7 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_labeled_images_calibrate_the_model(crossed: Path) -> None:
-    stored = read_json(crossed / "model" / "model.json")["trust"]
+    stored = json.loads((crossed / "model" / "model.json").read_text())["trust"]
     assert (stored["images"], stored["folds"]) == (48, 3)
     assert not (crossed / "folds").exists()
     model = load_model(crossed, "cpu")
