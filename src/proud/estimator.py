@@ -105,12 +105,16 @@ class ProUD:
 
     # ---- learning
 
-    def fit(self, labeled: Any, unlabeled: Any, test: Any = None) -> Self:
+    def fit(
+        self, labeled: Any, unlabeled: Any = (), test: Any = None, *, pool: Any = None, sites: int | str = "auto"
+    ) -> Self:
         """Train.
 
         labeled: a folder of class folders, a pair (images, labels), or a `LabeledDomain`.
         unlabeled: a list of domains: folders of images, images, or `UnlabeledDomain`s.
         test: like `labeled`, an unseen domain; it is measured on and changes nothing else.
+        pool: unlabeled images of unknown origin, like one of `unlabeled`; they are grouped by style into `sites`
+            domains, or as many as are told apart.
 
         Images are one uint8 array, or a list of arrays or PIL images of any size.
         """
@@ -123,8 +127,9 @@ class ProUD:
         options = Options(**{field.name: given[field.name] for field in fields(Options) if field.name in given})
         options = replace(options, out=str(options.out or ""), quiet=isinstance(shown, Silent))
         check(self._config(given), options)
-        images = catalog_of(labeled, unlabeled, test)
+        images = catalog_of(labeled, unlabeled, test, pool)
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
+        roles |= {"unlabeled_pool": "python" if pool is not None else "", "sites": str(sites)}
         config = self._config(given | roles)
         source = find_task(config, images.catalog)
         if (start := read_start(config)) is not None:
@@ -138,7 +143,7 @@ class ProUD:
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
             watch = stack.enter_context(shown)
             # of a run that may be finished, the images are compared with these
-            data = load_task(config, source, cache=options.cache)[0] if options.resume else source
+            data = load_task(config, source, cache=options.cache, start=start)[0] if options.resume else source
             try:
                 result = train(
                     config, self._settings(config, on_cpu), replace(options, out=str(folder)), data=data, watch=watch

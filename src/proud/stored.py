@@ -100,6 +100,15 @@ class DomainRecord(TypedDict):
     known: NotRequired[Count]
     known_hash: NotRequired[Digest]
     found: NotRequired[bool]
+    examples: NotRequired[list[Text]]
+
+
+class PoolRecord(TypedDict):
+    """Images of unknown origin, and the sites that were found among them."""
+
+    images: Count
+    sites: Count
+    separation: Number | None
 
 
 class SkippedFile(TypedDict):
@@ -123,6 +132,7 @@ class TaskRecord(TypedDict):
     ignored_links: NotRequired[list[Text]]
     test_images_also_in_training: NotRequired[Count]
     mapped_from_cache: NotRequired[bool]
+    pool: NotRequired[PoolRecord]
 
 
 class SpecRecord(TypedDict):

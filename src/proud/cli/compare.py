@@ -30,6 +30,8 @@ def run(arguments: CompareArguments) -> int:
         arguments.second,
         arguments.images,
         skip_bad=arguments.skip_bad,
+        follow_links=arguments.follow_links,
+        max_pixels=arguments.max_pixels,
         device=arguments.device,
         progress=True,
     )

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from proud.cli.flags.train import TrainArguments
-from proud.cli.show import console, show_sites, show_warning, unreadable
+from proud.cli.show import console, show_plain, show_sites, show_warning, unreadable
 from proud.distributed.ranks import join
 from proud.files import refuse_stdout
 from proud.machine import Stopped
@@ -92,6 +92,7 @@ def show_result(result: ResultRecord, seconds: float) -> None:
         table.add_row(escape(name), domain["role"], str(domain["images"]), domain_result(result, name, domain))
     console.print(table)
     console.print(classes_of(task))
+    show_found_sites(task)
     if task["skipped"]:
         console.print(f"{unreadable(len(task['skipped']))} skipped (listed in run.json).")
     show_lowest_recall(result, task)
@@ -101,6 +102,13 @@ def show_result(result: ResultRecord, seconds: float) -> None:
     console.print(
         f"Next: [bold]proud predict {escape(shlex.quote(folder))} IMAGES --out predictions.csv[/bold]", soft_wrap=True
     )
+
+
+def show_found_sites(task: TaskRecord) -> None:
+    """Examples from each site of a pool: whether the groups make sense is for the user to see."""
+    for name, domain in task["domains"].items():
+        if domain.get("found"):
+            show_plain(f"{name}: {domain['images']} images of the pool, for example {', '.join(domain['examples'])}")
 
 
 def show_lowest_recall(result: ResultRecord, task: TaskRecord) -> None:

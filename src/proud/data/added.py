@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def with_added(catalog: Catalog, spec: TaskSpec) -> tuple[Catalog, tuple[str, ..
     return replace(catalog, domains=domains, notices=notices), tuple(dict.fromkeys(names))
 
 
-def unused_name(name: str, taken: dict[str, DomainFiles]) -> str:
+def unused_name(name: str, taken: Container[str]) -> str:
     number, found = 2, name
     while found in taken:
         found, number = f"{name} ({number})", number + 1

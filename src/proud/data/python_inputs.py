@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from proud.config import NOTHING
+from proud.data.added import POOL
 from proud.data.arrays import as_numpy, channels_last, label_names
 from proud.data.catalog import Catalog, DomainFiles, Entry, array_domain
 from proud.data.folder import refuse_splits, scan_domain, taken_for_splits
@@ -28,27 +29,32 @@ class Inputs(NamedTuple):
     test: str
 
 
-def catalog_of(labeled: Any, unlabeled: Any, test: Any = None) -> Inputs:
+def catalog_of(labeled: Any, unlabeled: Any, test: Any = None, pool: Any = None) -> Inputs:
     """Class names are strings (`7` becomes "7"). The labels of a `LabeledDomain` among the unlabeled ones go to its
-    audit; an `UnlabeledDomain` keeps its order, ids and known labels."""
+    audit; an `UnlabeledDomain` keeps its order, ids and known labels. A pool is the domain `POOL` of the catalog."""
     folders: dict[str, Path] = {}
     source = labeled_domain("labeled", labeled, folders)
     others = [unlabeled_domain(number, item, folders) for number, item in enumerate(as_list(unlabeled), start=1)]
     target = None if test is None else labeled_domain("test", test, folders)
     if target is not None and target.name == NOTHING:  # the word for no test domain
         target = replace(target, name=f"{NOTHING} (test)")
-    every = [source, *others, *([target] if target else [])]
+    unknown = [] if pool is None else [renamed(unlabeled_domain(len(others) + 1, pool, folders), POOL)]
+    every = [source, *others, *unknown, *([target] if target else [])]
     names = [domain.name for domain in every]
     if len(set(names)) < len(names):
         raise UserError(f"Two domains have the same name: {', '.join(sorted(names))}. Names must differ")
     for domain in (source, target):
         if domain is not None:
             refuse_splits(domain)
-    for domain in others:
+    for domain in (*others, *unknown):
         if domain.splits:
             warnings.warn(taken_for_splits(domain), stacklevel=3)
     catalog = Catalog("python", None, {domain.name: domain for domain in every})
     return Inputs(catalog, source.name, tuple(domain.name for domain in others), target.name if target else NOTHING)
+
+
+def renamed(domain: DomainFiles, name: str) -> DomainFiles:
+    return replace(domain, name=name, ready=None if domain.ready is None else replace(domain.ready, name=name))
 
 
 def is_path(given: Any) -> bool:

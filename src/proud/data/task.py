@@ -56,7 +56,8 @@ def read_task(
     audits = {audit.name: audit for _, audit in parts.hidden}
     report = _report(source, size, parts, reader, copies)
     task = Task(training, EvaluationData(parts.validation, parts.test, audits), size, report)
-    return add_labels(task, source.labels, spec.labels) if source.labels else task
+    # those of a pool are added when its sites are found
+    return add_labels(task, source.labels, spec.labels) if source.labels and not spec.unlabeled_pool else task
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from proud.config import MAX_PIXELS
 from proud.data.csv_table import LabelRow, read_labels
 from proud.data.decode import BadFile, hash_all
 from proud.errors import UserError
@@ -79,15 +80,18 @@ def disagreement(
     *,
     most: int = MOST_LABELS,
     skip_bad: bool = False,
+    follow_links: bool = False,
+    max_pixels: int = MAX_PIXELS,
     device: str = "auto",
     progress: bool = False,
 ) -> Disagreement:
     """Both models on all images of the folder. The sample depends on the images and the models alone."""
     a, b = load_model(first, device), load_model(second, device)
+    a.max_pixels = b.max_pixels = max_pixels
     if set(a.classes) != set(b.classes):
         other = sorted(set(a.classes) ^ set(b.classes))
         raise UserError(f"{first} and {second} have different classes ({some(other)}): they cannot be compared.")
-    files = find_images([folder])
+    files = find_images([folder], follow_links)
     rows, ours, bad = _probabilities(a, files, skip_bad, progress)
     places = [b.classes.index(name) for name in a.classes]
     same, theirs, _ = _probabilities(b, files, skip_bad, progress)

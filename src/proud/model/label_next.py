@@ -21,6 +21,7 @@ from proud.model.format import other_images, read_run
 from proud.model.label_table import COLUMNS, earlier_rows, refuse_own_labels
 from proud.model.load import load_model
 from proud.model.predict import Model
+from proud.nets.sites import with_found_sites
 from proud.text import some
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes
@@ -67,6 +68,9 @@ def run_task(model: Model, folder: Path, data: str, root: str, reading: ReadSpec
     """The run's own unlabeled images, with the labels that it was given."""
     about, source = read_run(folder), run_source(model, folder, data, root, reading)
     task = read_task(source, model.spec.size, progress=progress, disk="auto")
+    run = RunConfig.from_stored(about["config"])
+    state = load_model(run.start_from, "cpu").net.state_dict() if run.unlabeled_pool and run.start_from else None
+    task = with_found_sites(task, source, run, model.spec, state)
     if other := other_images(about["task"], task.report):
         where = f"{some(other)} in {source.spec.data}"
         text = f"The images of {where} differ from those that the run in {folder} was trained on."
@@ -79,9 +83,10 @@ def run_source(model: Model, folder: Path, data: str, root: str, reading: ReadSp
     about = read_run(folder)
     data, root = find_data(about["config"], data, root)
     run = RunConfig.from_stored(about["config"])
-    unlabeled = [name for name, domain in about["task"]["domains"].items() if domain["role"] == "unlabeled"]
-    if not unlabeled:
+    every = {name: each for name, each in about["task"]["domains"].items() if each["role"] == "unlabeled"}
+    if not every:
         raise UserError(f"The run in {folder} has no unlabeled site: there is nothing to choose from.")
+    unlabeled = (name for name, each in every.items() if not each.get("found"))
     spec = replace(
         run,
         data=data,

@@ -31,6 +31,7 @@ from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context, uncompiled
 from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, write_model
 from proud.nets.models import ModelSpec, check_weights, model_spec
+from proud.nets.sites import with_found_sites
 from proud.stored import EpochRecord, ResultRecord, RunRecord
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.folds import FOLDS, out_of_fold
@@ -220,7 +221,7 @@ def build(
     if start is not None:
         data = data if isinstance(data, Task | TaskSource) else find_task(config, data)
         start.refuse_other_classes(data.training.classes if isinstance(data, Task) else data.roles.classes)
-    task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache)
+    task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache, start=start)
     check_known_labels(task, config.method)
     if before is not None:
         refuse_other_data(run.folder, before["task"], task.report)
@@ -257,6 +258,7 @@ def load(
     progress: bool = False,
     cache: str = "none",
     memory: MemoryCache | None = None,
+    start: Start | None = None,
 ) -> tuple[Task, ModelSpec]:
     """The run's images, and the network for them; what cannot be built is refused before an image is decoded."""
     if isinstance(data, Task):
@@ -270,7 +272,8 @@ def load(
     name = choose_model(config.model, source.native_side)
     spec = model_spec(name, len(source.roles.classes), config.size, config.square)
     check_weights(name, spec.size, config.weights)
-    return read_task(source, spec.size, progress=progress, memory=memory, disk=cache), spec
+    task = read_task(source, spec.size, progress=progress, memory=memory, disk=cache)
+    return with_found_sites(task, source, config, spec, start.state if start is not None else None), spec
 
 
 def check_known_labels(task: Task, method: str) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from proud.cli.flags.shared import WithModel
+from proud.cli.flags.shared import WithFiles
 from proud.config import Switch, value
 
 
 @dataclass(frozen=True)
-class CompareArguments(WithModel):
+class CompareArguments(WithFiles):
     """Find out which of two models is better at a site without labels. Writes a table of at most 50 images on which
     they disagree; with the column `label` filled in, --labels gives the verdict."""
 
