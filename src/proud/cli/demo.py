@@ -23,6 +23,7 @@ from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.trust.intervals import accuracy_interval
 
+TITLE = "Accuracy on the unseen domain (street), and pseudo-labels from start to end"
 METHODS = {"erm": "source-only (ERM)", RunConfig.method: "ProUD"}
 
 
@@ -71,11 +72,11 @@ def write_demo_report(out: Path) -> Path:
 
 
 def show_demo(results: dict[str, ResultRecord], out: Path) -> None:
-    table = Table(title="Accuracy on the unseen domain (street)", title_justify="left")
+    table = Table(title=TITLE, title_justify="left")
     table.add_column("method")
-    table.add_column("street", justify="right")
-    table.add_column("right pseudo-labels, start → end")
-    table.add_column("certain ones, start → end")
+    table.add_column("street", no_wrap=True)
+    table.add_column("right labels", no_wrap=True)
+    table.add_column("certain labels", no_wrap=True)
     for method, name in METHODS.items():
         result = results[method]
         score = accuracy_interval(result["test_accuracy"], result["test_images"])
@@ -97,5 +98,5 @@ def changes(result: ResultRecord, signal: Literal["accuracy", "certain"]) -> str
     """A share of each unlabeled domain's images, in the first and the last main epoch."""
     first, last = result.get("domains_first", {}), result.get("domains_last", {})
     return "\n".join(
-        f"{escape(name)} {100 * first[name][signal]:.0f} % → {100 * last[name][signal]:.0f} %" for name in first
+        f"{escape(name)} {100 * first[name][signal]:.0f} → {100 * last[name][signal]:.0f} %" for name in first
     )
