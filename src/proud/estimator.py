@@ -41,6 +41,7 @@ from proud.training.records import epochs_of
 from proud.training.run import load as load_task
 from proud.training.run import train
 from proud.training.start import read_start
+from proud.trust.fitted import promises_of
 
 GIVEN_TO_FIT = {field.name for field in fields(DomainSpec)}
 """`fit` gets the images themselves"""
@@ -123,9 +124,8 @@ class ProUD:
         given = self._given()
         if given["verbose"] not in (True, False, None):
             raise UserError(f"verbose must be True, False or None, got {given['verbose']!r}.")
-        shown = watching(str(self.method), given["verbose"])
         options = Options(**{field.name: given[field.name] for field in fields(Options) if field.name in given})
-        options = replace(options, out=str(options.out or ""), quiet=isinstance(shown, Silent))
+        options = replace(options, out=str(options.out or ""))
         check(self._config(given), options)
         images = catalog_of(labeled, unlabeled, test, pool)
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
@@ -141,13 +141,17 @@ class ProUD:
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, threads)
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
+
+            def promised() -> str:
+                return promises_of(read_run(folder)["task"], options.folds)
+
+            shown = watching(str(self.method), given["verbose"], first_line=promised)
+            options = replace(options, out=str(folder), quiet=isinstance(shown, Silent))
             watch = stack.enter_context(shown)
             # of a run that may be finished, the images are compared with these
             data = load_task(config, source, cache=options.cache, start=start)[0] if options.resume else source
             try:
-                result = train(
-                    config, self._settings(config, on_cpu), replace(options, out=str(folder)), data=data, watch=watch
-                )
+                result = train(config, self._settings(config, on_cpu), options, data=data, watch=watch)
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
             self._remember(folder, result, given_names(labeled))

@@ -17,8 +17,9 @@ from proud import files, typed
 from proud.cli import main as cli
 from proud.errors import UserError
 from proud.model import reading
-from proud.model.evaluate import evaluate_domain, is_own_data
+from proud.model.evaluate import evaluate_domain
 from proud.model.load import load_model
+from proud.model.seen import is_own_data
 from proud.report.page import write_report
 from toy import CLASSES, toy_images, write_folders
 

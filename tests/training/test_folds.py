@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cli.conftest import train as train_folder
+from proud import ProUD
 from proud.config import Options
 from proud.data.types import LabeledDomain
 from proud.errors import UserError
@@ -21,7 +22,7 @@ from proud.training.folds import fold_of, fold_tasks
 from proud.training.run import train
 from proud.trust.fitted import promises
 from proud.trust.selective import fewest_answers, lowest_risk
-from toy import CLASSES, toy_images, toy_run, toy_settings, toy_task, write_folders
+from toy import CLASSES, SHORT, toy_images, toy_run, toy_settings, toy_task, write_folders
 
 
 def domain(labels: list[int], same: tuple[int, int] | None = None) -> LabeledDomain:
@@ -135,3 +136,10 @@ def test_few_labels_of_new_images_are_covered(crossed: Path) -> None:
     answered = ~table["abstain"]
     assert covered >= 0.85
     assert answered.mean() > 0.3 and (table["label"] != labels)[answered].mean() <= 0.1
+
+
+def test_python_says_so_too(capsys: pytest.CaptureFixture[str]) -> None:
+    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}, method="erm", verbose=True)
+    model.fit(labeled=toy_images(0, 4), unlabeled=[toy_images(1, 2)[0]])
+    output = " ".join(capsys.readouterr().out.split())
+    assert output.index("4 validation images can promise") < output.index("pretrain 1/1")

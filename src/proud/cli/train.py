@@ -23,7 +23,7 @@ from proud.training.progress_lines import watching
 from proud.training.run import train
 from proud.training.run_folder import default_folder
 from proud.training.tensorboard import TensorBoard
-from proud.trust.fitted import promises
+from proud.trust.fitted import promises_of
 from proud.trust.intervals import accuracy_interval
 
 MOST_CLASSES = 20  # that are shown
@@ -65,8 +65,7 @@ def watchers(arguments: TrainArguments, folder: str, rank: int) -> Iterator[Call
 
         def first_lines() -> str:
             task = read_run(Path(folder))["task"]
-            held = next(domain["validation"] for domain in task["domains"].values() if domain["role"] == "labeled")
-            return "\n".join(filter(None, [classes_of(task), "" if options.folds else promises(held)]))
+            return "\n".join(filter(None, [classes_of(task), promises_of(task, options.folds)]))
 
         shown = watching(arguments.run.method, not (options.quiet or rank > 0), console, first_lines)
         notified: list[Callable[[Progress], None]] = [stack.enter_context(shown)]

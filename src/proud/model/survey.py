@@ -19,7 +19,6 @@ from torch import Tensor
 from proud import ops
 from proud.model.answers import AnswerOptions, assess_logits
 from proud.model.atlas import NEAREST, Atlas, AtlasSite, empty_columns
-from proud.model.evaluate import added_contents
 from proud.model.feature_store import FeatureStore, trim_stores
 from proud.model.format import read_verdicts, run_folder
 from proud.model.groups import Group, find_groups
@@ -27,6 +26,7 @@ from proud.model.label_next import judge_outputs
 from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
+from proud.model.seen import added_contents
 from proud.text import some
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes

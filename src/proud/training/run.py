@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 import torch
@@ -36,13 +35,13 @@ from proud.stored import EpochRecord, ResultRecord, RunRecord
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.folds import FOLDS, out_of_fold
 from proud.training.forecast import forecasting
-from proud.training.loop import LAST_EPOCHS, Epochs, Loop, Progress
+from proud.training.loop import Epochs, Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
+from proud.training.result import intervals, summary
 from proud.training.reuse import Reuse
 from proud.training.run_folder import clear, default_folder, opened, refuse_other_data
 from proud.training.start import Start, read_start
-from proud.trust.intervals import accuracy_interval
 from proud.typed import as_record
 
 Watch = Callable[[Progress], None]
@@ -302,38 +301,6 @@ def choose_epochs(run: Run, method: Method, losses: Any) -> Epochs:
     if run.options.fast and device.type == "cuda" and run.writes:
         warnings.warn("plain steps: CUDA graphs are not used under torchrun", stacklevel=2)
     return Epochs(losses)
-
-
-# ---- the result
-
-
-def summary(records: list[EpochRecord]) -> ResultRecord:
-    """Accuracies and recalls per class as means over the last five epochs; pseudo-labels at the start and the end."""
-    result: dict[str, Any] = {"epochs": len(records)}
-    last: Sequence[Mapping[str, Any]]
-    last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
-    for name in ("val_accuracy", "test_accuracy"):
-        values = [record[name] for record in last if name in record]
-        if values:
-            result[name] = fmean(values)
-    for name in ("val_recall", "test_recall"):
-        by_class = zip(*(record[name] for record in last if name in record), strict=True)
-        means = [None if values[0] is None else fmean(values) for values in by_class]
-        result |= {name: means} if means else {}
-    labeled = [record["domains"] for record in records if "domains" in record]
-    if labeled:
-        result["domains_first"], result["domains_last"] = labeled[0], labeled[-1]
-    return as_record(result, ResultRecord)
-
-
-def intervals(result: dict[str, Any], images: dict[str, int]) -> dict[str, Any]:
-    """The numbers of images behind the accuracies of `val` and `test`, and their 95 % intervals."""
-    found: dict[str, Any] = {}
-    for name, count in images.items():
-        interval = accuracy_interval(result[f"{name}_accuracy"], count)
-        if interval is not None:
-            found |= {f"{name}_images": count, f"{name}_interval": [interval.low, interval.high]}
-    return found
 
 
 __all__ = ["Stopped", "default_folder", "load", "summary", "train"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proud import ops
 from proud.errors import UserError
-from proud.stored import TrustRecord
+from proud.stored import TaskRecord, TrustRecord
 from proud.trust.calibration import (
     MAX_TEMPERATURE,
     MIN_IMAGES,
@@ -130,6 +130,12 @@ def promises(images: int) -> str:
         f"abstention for at best {100 * risk:.0f} % errors ({100 * DEFAULT_RISK:g} % needs {needed} images without an "
         f"error). {advice}"
     )
+
+
+def promises_of(task: TaskRecord, folds: int) -> str:
+    """`promises` of a run that is about to start; '' with folds, which promise more."""
+    held = next(domain.get("validation", 0) for domain in task["domains"].values() if domain["role"] == "labeled")
+    return "" if folds else promises(held)
 
 
 def measure(
