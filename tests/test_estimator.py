@@ -132,7 +132,7 @@ def test_folders_arrays_and_the_command_agree(tmp_path: Path) -> None:
     assert run(["train", *where, *flags.split()]) == 0
     names = [tmp_path / name / "model" / "model.safetensors" for name in ("python", "command")]
     assert names[0].read_bytes() == names[1].read_bytes()
-    again = ProUD(**short).fit(root / "central", [root / "north", root / "south"])
+    again = ProUD(**short).fit(root / "central", unlabeled=[root / "north", root / "south"])
     assert same_network(model, again)
 
 
@@ -141,9 +141,10 @@ def test_domain_types_and_mixtures(tmp_path: Path) -> None:
     short = SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}
     images = torch.from_numpy(toy_images(2, 3)[0]).permute(0, 3, 1, 2).contiguous()
     bare = UnlabeledDomain("bare", images, tuple(f"{row:03d}" for row in range(len(images))))
-    model = ProUD(**short).fit(root / "central", [root / "north", toy_images(3, 3)[0], bare], test=toy_images(4, 2))
+    others = [root / "north", toy_images(3, 3)[0], bare]
+    model = ProUD(**short).fit(root / "central", unlabeled=others, test=toy_images(4, 2))
     assert model.classes_.tolist() == list(CLASSES)
-    model = ProUD(**short).fit(as_domain("site", *toy_images(0, 3)), bare)
+    model = ProUD(**short).fit(as_domain("site", *toy_images(0, 3)), unlabeled=bare)
     assert model.classes_.tolist() == list(CLASSES)
 
 
@@ -151,7 +152,7 @@ def test_whole_numbers_as_labels() -> None:
     images, labels = toy_images(0, 3)
     numbers = np.array([CLASSES.index(label) for label in labels])
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}).fit(
-        (images, numbers), [toy_images(1, 2)[0]]
+        (images, numbers), unlabeled=[toy_images(1, 2)[0]]
     )
     assert model.classes_.tolist() == [0, 1, 2, 3] and model.model_.classes == ("0", "1", "2", "3")
     found = model.predict(images)
@@ -163,7 +164,7 @@ def test_whole_numbers_as_labels() -> None:
 def test_pseudo_labels_have_the_type_of_the_labels() -> None:
     images, labels = toy_images(0, 3)
     numbers = torch.tensor([CLASSES.index(label) for label in labels])
-    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}).fit((images, numbers), [toy_images(1, 2)[0]])
+    model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}).fit((images, numbers), unlabeled=[toy_images(1, 2)[0]])
     (found,) = model.pseudo_labels_.values()
     assert found["label"].dtype == model.classes_.dtype == np.int64
 
@@ -186,9 +187,9 @@ def test_lists_of_images_of_any_size(fitted: ProUD) -> None:
     assert len(fitted.predict(other_sizes)) == len(images)
     assert len(fitted.predict([images[0].transpose(2, 0, 1), images[1][..., 0]])) == 2
     short = SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm"}
-    one = ProUD(**short).fit((as_pictures, labels), [list(toy_images(1, 2)[0])])
-    assert same_network(one, ProUD(**short).fit((images, labels), [toy_images(1, 2)[0]]))
-    assert len(ProUD(**short).fit((other_sizes, labels), [other_sizes]).classes_) == len(CLASSES)
+    one = ProUD(**short).fit((as_pictures, labels), unlabeled=[list(toy_images(1, 2)[0])])
+    assert same_network(one, ProUD(**short).fit((images, labels), unlabeled=[toy_images(1, 2)[0]]))
+    assert len(ProUD(**short).fit((other_sizes, labels), unlabeled=[other_sizes]).classes_) == len(CLASSES)
 
 
 def test_images_in_memory_are_read_like_their_files(fitted: ProUD, tmp_path: Path) -> None:
@@ -219,4 +220,4 @@ def test_invalid_lists_of_images_are_refused(fitted: ProUD) -> None:
     with pytest.raises(UserError, match="no images"):
         fitted.predict([])
     with pytest.raises(UserError, match="domain 1 is a pair"):
-        ProUD(**SHORT).fit((images, labels), [(images, labels)])
+        ProUD(**SHORT).fit((images, labels), unlabeled=[(images, labels)])

@@ -36,7 +36,7 @@ def test_numpy_numbers_are_accepted(tmp_path: Path) -> None:
 )
 def test_settings_of_the_run_with_a_wrong_type_are_refused(name: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"--{name} must be of type"):
-        ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), [toy_images(1, 2)[0]])
+        ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), unlabeled=[toy_images(1, 2)[0]])
 
 
 def test_resume_and_overwrite(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_threads_are_left_as_they_were() -> None:
     torch.set_num_threads(2)
     try:
         ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 0, "method": "erm"}).fit(
-            toy_images(0, 2), [toy_images(1, 1)[0]]
+            toy_images(0, 2), unlabeled=[toy_images(1, 1)[0]]
         )
         assert torch.get_num_threads() == 2
     finally:
@@ -77,14 +77,15 @@ def test_threads_are_left_as_they_were() -> None:
 )
 def test_invalid_input_is_refused(labeled: object, unlabeled: object, settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        ProUD(**{"device": "cpu", "size": SIDE} | settings).fit(labeled, unlabeled)
+        ProUD(**{"device": "cpu", "size": SIDE} | settings).fit(labeled, unlabeled=unlabeled)
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
         ("test", r"Pass it to fit: fit\(test=...\)"),
-        ("labels", "It is an option of the command `proud train`; in Python, pass the images to fit"),
+        ("labels", r"Pass it to fit: fit\(labels=...\)"),
+        ("root", "It is an option of the command `proud train`; in Python, pass the images to fit"),
         ("batchsize", "Did you mean 'batch_size'"),
         ("thread", "Did you mean 'threads'"),
         ("frobnicate", "Its settings: epochs, "),
@@ -92,7 +93,7 @@ def test_invalid_input_is_refused(labeled: object, unlabeled: object, settings: 
 )
 def test_unknown_settings_are_refused(name: str, hint: str) -> None:
     with pytest.raises(UserError, match=f"has no setting '{name}'. {hint}") as error:
-        ProUD(**{name: 1}).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+        ProUD(**{name: 1}).fit(toy_images(0, 2), unlabeled=[toy_images(1, 1)[0]])
     assert ("Did you mean" in str(error.value)) == ("Did you mean" in hint)
 
 
@@ -103,13 +104,13 @@ def test_all_fields_of_a_run_are_parameters(tmp_path: Path) -> None:
     assert names <= ProUD().get_params().keys() and names <= signature(ProUD).parameters.keys()
     more = {"threads": 1, "precision": "bf16", "cache": "none", "fast": False, "eval_every": 2, "square": "pad"}
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"} | more)
-    model.fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+    model.fit(toy_images(0, 2), unlabeled=[toy_images(1, 1)[0]])
     stored = json.loads((tmp_path / "run" / "run.json").read_text())
     assert stored["threads"] == 1
     assert (stored["config"]["precision"], stored["config"]["square"]) == ("bf16", "pad")
     for name, value in {"precision": "fp16", "threads": -1, "eval_every": 0}.items():
         with pytest.raises(UserError, match=f"--{name.replace('_', '-')} must be"):
-            ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+            ProUD(**SHORT | {name: value}).fit(toy_images(0, 2), unlabeled=[toy_images(1, 1)[0]])
 
 
 def test_the_method_may_be_positional_and_common_settings_are_attributes() -> None:
@@ -120,7 +121,7 @@ def test_the_method_may_be_positional_and_common_settings_are_attributes() -> No
 
 def test_none_is_the_default() -> None:
     given = {"seed": None, "size": None, "threads": None, "epochs": 1, "pretrain_epochs": 1, "device": None}
-    model = ProUD(**SHORT | {"method": "erm"} | given).fit(toy_images(0, 2), [toy_images(1, 1)[0]])
+    model = ProUD(**SHORT | {"method": "erm"} | given).fit(toy_images(0, 2), unlabeled=[toy_images(1, 1)[0]])
     assert (model.model_.config["seed"], model.model_.config["size"]) == (2022, 0)
 
 
@@ -133,7 +134,7 @@ def test_dir_lists_the_interface_without_importing_torch() -> None:
 def test_the_same_folder_twice_is_refused(tmp_path: Path) -> None:
     root = write_folders(tmp_path, {"central": 0}, per_class=1)
     with pytest.raises(UserError, match="given twice"):
-        ProUD().fit(root / "central", [root / "central"])
+        ProUD().fit(root / "central", unlabeled=[root / "central"])
 
 
 def test_predict_before_fit_is_refused() -> None:

@@ -101,7 +101,7 @@ def task_from(
     skip_bad: bool = False,
 ) -> Task:
     """A task from whatever `fit` takes."""
-    catalog, source, others, target = catalog_of(labeled, unlabeled, test)
+    catalog, source, others, target, _ = catalog_of(labeled, unlabeled, test)
     spec = TaskSpec(labeled=source, unlabeled=others, test=target, seed=seed, val=val, square=square, skip_bad=skip_bad)
     return read_task(find_task(spec, catalog), size)
 

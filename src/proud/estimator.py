@@ -7,7 +7,6 @@ model.save("mine")                    # later: proud.load("mine").predict(...)
 
 from __future__ import annotations
 
-import csv
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -19,14 +18,14 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 
 from proud.config import DomainSpec, Options, RunConfig, check, choose_model
 from proud.data.arrays import as_numpy
-from proud.data.python_inputs import catalog_of, given_names
+from proud.data.csv_table import rows_of_labels
+from proud.data.python_inputs import catalog_of, images_and_labels
 from proud.data.source import find_task
 from proud.errors import UserError
-from proud.machine import Stopped, choose_device
+from proud.machine import Stopped, choose_device, using_threads
 from proud.methods import check_name, method_class, method_config
 from proud.methods.base import MethodConfig
 from proud.methods.presets import preset, suited_size
@@ -35,9 +34,9 @@ from proud.model.format import read_run
 from proud.model.load import load_model
 from proud.model.predict import Model, answer_table, warn_about_skipped
 from proud.stored import EpochRecord
-from proud.text import nfc, plain_cell
+from proud.text import nfc, some
 from proud.training.progress_lines import Silent, watching
-from proud.training.records import epochs_of
+from proud.training.records import epochs_of, read_pseudo_labels
 from proud.training.run import load as load_task
 from proud.training.run import train
 from proud.training.start import read_start
@@ -62,21 +61,34 @@ def own_parameters() -> dict[str, Any]:
 class ProUD:
     """Learns from one labeled domain and several unlabeled ones; classifies images of domains it has never seen.
 
-    All parameters are keywords: those of a run (`method`, `model`, `weights`, `size`, `square`, `val`, `seed`,
-    `precision`, `skip_bad`), how it is executed (`device`, `threads`, `out`, `resume`, `overwrite`, ...), and the
-    settings of the method, such as `epochs=20`, `lr=0.01` or `alpha=0.5`. `proud train --help` explains each. None
-    means the default for the data. With `out`, the run's folder is kept and an unfinished run can be resumed.
-    `verbose`: True shows a bar on a terminal and one line per epoch elsewhere, False nothing, None the bar alone.
-
-    Fitted: `classes_`, `model_` (the network with its input format), `history_` (one record per epoch), `result_`
-    (scores), and `pseudo_labels_`: per domain the last labels of its images, under `path` (for arrays, `row`), `label`
-    and `uncertainty`.
+    Attributes, once fitted:
+        classes_: the labels, in the order of the columns of `predict_proba`.
+        model_: the network with its input format, calibration and prototypes.
+        history_: one record per epoch.
+        result_: the scores, as in result.json.
+        pseudo_labels_: per unlabeled domain, arrays `path` (for images in memory, `row`), `label`, `uncertainty`.
     """
 
     method: str
     device: str
+    threads: int | None
+    follow_links: bool
 
     def __init__(self, method: str = RunConfig.method, **parameters: Any) -> None:
+        """Store the settings; nothing is checked or computed before `fit`.
+
+        Args:
+            method: the training method, such as "proud-plus", "proud" or "erm".
+            **parameters: settings of the run (`model`, `weights`, `size`, `square`, `val`, `seed`, `precision`,
+                `skip_bad`, `follow_links`, ...), of its execution (`device`, `threads`, `out`, `resume`, `overwrite`,
+                ...) and of the method (`epochs`, `lr`, `alpha`, ...). None means the default for the data.
+                `proud train --help` explains each. With `out`, the run's folder is kept, and an unfinished run can be
+                resumed. `verbose`: True shows a bar on a terminal and one line per epoch elsewhere, False nothing,
+                None the bar alone.
+
+        Example:
+            >>> model = ProUD("proud-plus", epochs=20, device="cpu", verbose=True)
+        """
         parameters["method"] = method
         for name, default in own_parameters().items():
             setattr(self, name, parameters.pop(name, default))
@@ -102,22 +114,56 @@ class ProUD:
             for name, value in self.get_params().items()
             if name not in defaults or value != defaults[name]
         ]
-        return f"ProUD({', '.join(changed)})"
+        return f"ProUD({', '.join(changed)}){self._state()}"
+
+    def _state(self) -> str:
+        """What it was fitted to, if it was."""
+        if not hasattr(self, "model_"):
+            return ""
+        spec, accuracy = self.model_.spec, self.result_.get("val_accuracy")
+        measured = "" if accuracy is None else f", {100 * accuracy:.1f} % right on validation images"
+        classes = f"{len(self.classes_)} classes ({some(map(str, self.classes_))})"
+        return f" fitted to {classes}: {spec.name} for {spec.size} × {spec.size} pixels{measured}"
 
     # ---- learning
 
     def fit(
-        self, labeled: Any, unlabeled: Any = (), test: Any = None, *, pool: Any = None, sites: int | str = "auto"
+        self,
+        labeled: Any,
+        y: Any = None,
+        *,
+        unlabeled: Any = None,
+        test: Any = None,
+        labels: Any = None,
+        pool: Any = None,
+        sites: int | str = "auto",
     ) -> Self:
         """Train.
 
-        labeled: a folder of class folders, a pair (images, labels), or a `LabeledDomain`.
-        unlabeled: a list of domains: folders of images, images, or `UnlabeledDomain`s.
-        test: like `labeled`, an unseen domain; it is measured on and changes nothing else.
-        pool: unlabeled images of unknown origin, like one of `unlabeled`; they are grouped by style into `sites`
-            domains, or as many as are told apart.
+        Images may be a folder; a list of image files; a CSV file or DataFrame with a column `path`; one uint8 array; a
+        list of arrays or PIL images of any size; a torch Dataset; a Hugging Face dataset.
 
-        Images are one uint8 array, or a list of arrays or PIL images of any size.
+        Args:
+            labeled: the labeled domain: a folder of class folders, a pair (images, labels), a table with a column
+                `label`, a dataset with labels, or, with `y`, its images.
+            y: the labels of the images, as in scikit-learn.
+            unlabeled: the other domains: a list of sites, a dict of named sites, or a single one. In a table with a
+                column `domain`, each domain is a site. Methods such as "erm" need none.
+            test: like `labeled`, an unseen domain; it is measured on and changes nothing else.
+            labels: labels of a few unlabeled images: a CSV file or DataFrame with the columns `path`, `domain` and
+                `label`, as `proud label-next` writes it.
+            pool: unlabeled images of unknown origin, like one of `unlabeled`; they are grouped by style into sites.
+            sites: the number of sites in the pool, or "auto" for as many as are told apart.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            UserError: the images or settings cannot be used; the message says why.
+
+        Example:
+            >>> model = ProUD(epochs=20).fit("data/central", unlabeled=["data/north", "data/south"])
+            >>> model = ProUD().fit(images, y, unlabeled={"north": more_images}, test=(new_images, new_labels))
         """
         check_setting_names(str(self.method), self.settings)
         check_name(self.method, self.settings)
@@ -127,19 +173,21 @@ class ProUD:
         options = Options(**{field.name: given[field.name] for field in fields(Options) if field.name in given})
         options = replace(options, out=str(options.out or ""))
         check(self._config(given), options)
-        images = catalog_of(labeled, unlabeled, test, pool)
+        images = catalog_of(labeled if y is None else (labeled, y), unlabeled, test, pool, given["follow_links"])
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
         roles |= {"unlabeled_pool": "python" if pool is not None else "", "sites": str(sites)}
+        roles |= {"labels": str(labels)} if isinstance(labels, str | Path) else {}
         config = self._config(given | roles)
         source = find_task(config, images.catalog)
+        if labels is not None and not config.labels:
+            source = replace(source, labels=tuple(rows_of_labels(labels)))
         if (start := read_start(config)) is not None:
             config = start.fit(config)
         on_cpu = choose_device(options.device).type == "cpu"
         model = choose_model(config.model, source.native_side)
         config = replace(suited_size(config, model, on_cpu), model=model)
-        threads = torch.get_num_threads()
         with ExitStack() as stack:
-            stack.callback(torch.set_num_threads, threads)
+            stack.enter_context(using_threads(None))
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
 
             def promised() -> str:
@@ -154,7 +202,7 @@ class ProUD:
                 result = train(config, self._settings(config, on_cpu), options, data=data, watch=watch)
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
-            self._remember(folder, result, given_names(labeled))
+            self._remember(folder, result, images.names)
             if skipped := read_run(folder)["task"]["skipped"]:
                 warn_about_skipped([file["path"] for file in skipped])
         for text in result.get("warnings", []):
@@ -188,16 +236,37 @@ class ProUD:
     # ---- using what was learned
 
     def predict(self, images: Any, skip_bad: bool = False) -> np.ndarray:
-        """The label of each image: an array, a list of images, files, or a folder (its images sorted by path).
+        """The label of each image.
 
-        With `skip_bad`, unreadable files are skipped with a warning; `predict_table` names the images of the answers.
+        Args:
+            images: images in any form that `fit` takes; those of a folder are sorted by path.
+            skip_bad: skip unreadable files with a warning; `predict_table` then names the images of the answers.
+
+        Returns:
+            Labels [N], of the type that `fit` was given.
+
+        Example:
+            >>> model.predict("new_images")
+            array(['cat', 'dog'], dtype='<U3')
         """
         probabilities = self.predict_proba(images, skip_bad)
         return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, images: Any, skip_bad: bool = False) -> np.ndarray:
-        """Probabilities [N, K], columns in the order of `classes_`."""
-        return self._fitted().predict_proba(images, skip_bad)
+        """The probability of each class.
+
+        Args:
+            images: as in `predict`.
+            skip_bad: as in `predict`.
+
+        Returns:
+            Probabilities [N, K], columns in the order of `classes_`; calibrated if there were validation images.
+
+        Example:
+            >>> model.predict_proba(["a.png", "b.png"]).argmax(1)
+        """
+        with using_threads(self.threads):
+            return self._fitted().predict_proba(images, skip_bad)
 
     def predict_table(
         self,
@@ -207,14 +276,42 @@ class ProUD:
         risk: float = 0.05,
         sets: Literal["lac", "aps"] = "lac",
     ) -> dict[str, np.ndarray]:
-        """All answers about each image, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, if the model has them, `set` (a tuple of labels by falling probability) and `abstain` (True or False).
-        What they mean: docs/trust.md."""
-        model = self._fitted()
-        return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad)
+        """All answers about each image, in the order of `predict`. What they mean: docs/trust.md.
 
-    def score(self, images: Any, labels: Any) -> float:
-        """Accuracy."""
+        Args:
+            images: as in `predict`.
+            skip_bad: as in `predict`.
+            coverage: share of prediction sets that contain the true class, on new images of the labeled domain.
+            risk: abstain so that at most this share of the answers is wrong, on new images of the labeled domain.
+            sets: kind of prediction sets: the smallest ("lac"), or adaptive to each image ("aps").
+
+        Returns:
+            Columns: `path` (for images in memory, `row`), `label`, `confidence` and, if the model has them, `set` (a
+            tuple of labels by falling probability) and `abstain` (True or False).
+
+        Example:
+            >>> pandas.DataFrame(model.predict_table("new_images"))
+        """
+        model = self._fitted()
+        with using_threads(self.threads):
+            return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad)
+
+    def score(self, images: Any, labels: Any = None) -> float:
+        """Accuracy.
+
+        Args:
+            images: with `labels`, images as in `predict`; without, a labeled domain as in `fit`, such as a folder of
+                class folders.
+            labels: the true labels.
+
+        Returns:
+            The share of the images whose predicted label is the true one.
+
+        Example:
+            >>> model.score("data/west")
+        """
+        if labels is None:
+            images, labels = images_and_labels(images, self.follow_links)
         truth = np.array([nfc(str(label)) for label in as_numpy(labels).tolist()])
         found = np.array([nfc(str(label)) for label in self.predict(images).tolist()])
         if len(truth) != len(found):
@@ -222,7 +319,16 @@ class ProUD:
         return float((found == truth).mean())
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Write the model to a folder of its own, for `proud.load` and `proud predict`."""
+        """Write the model to a folder of its own, for `proud.load` and `proud predict`.
+
+        Args:
+            folder: a new folder.
+            overwrite: replace a model in that folder; other files are never touched.
+
+        Example:
+            >>> model.save("mine")
+            >>> proud.load("mine").predict("new_images")
+        """
         self._fitted().save(folder, overwrite)
 
     def _fitted(self) -> Model:
@@ -264,25 +370,3 @@ def _hint(name: str, known: list[str]) -> str:
         return " It is an option of the command `proud train`; in Python, pass the images to fit."
     close = get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    """Per domain, columns in the order of the paths or, for arrays, of their rows."""
-    domains: dict[str, list[dict[str, str]]] = {}
-    if path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            for cells in csv.DictReader(file):
-                row = {column: plain_cell(text) for column, text in cells.items()}
-                domains.setdefault(row["domain"], []).append(row)
-    found = {}
-    for name, rows in domains.items():
-        in_memory = all(row["path"].isdigit() for row in rows)
-        if in_memory:
-            rows.sort(key=lambda row: int(row["path"]))
-        places = np.array([int(row["path"]) for row in rows]) if in_memory else np.array([row["path"] for row in rows])
-        found[name] = {
-            "row" if in_memory else "path": places,
-            "label": np.array([names.get(row["label"], row["label"]) for row in rows]),
-            "uncertainty": np.array([float(row["uncertainty"]) for row in rows]),
-        }
-    return found

@@ -43,6 +43,18 @@ def choose_threads(wanted: int, processes: int = 1) -> int:
     return threads
 
 
+@contextmanager
+def using_threads(wanted: int | None) -> Iterator[None]:
+    """So many CPU threads, or as many as there are; afterwards as many as before."""
+    before = torch.get_num_threads()
+    if wanted:
+        torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def default_threads(processes: int = 1) -> int:
     """Half the cores: threads that compete with other work for a core slow each other down."""
     return max(1, cores() // 2 // processes)

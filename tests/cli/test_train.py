@@ -246,7 +246,7 @@ def test_settings_cannot_contradict_the_name_of_the_method(tmp_path: Path) -> No
         with pytest.raises(UserError, match=f"'{method}' means"):
             parse_train(["--labeled", "pen", "--method", method, undone])
     with pytest.raises(UserError, match="udmix=True: 'proud-no-udmix' means udmix=False"):
-        ProUD(method="proud-no-udmix", udmix=True).fit(tmp_path, [tmp_path])
+        ProUD(method="proud-no-udmix", udmix=True).fit(tmp_path, unlabeled=[tmp_path])
 
 
 def test_size_and_batch_suit_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

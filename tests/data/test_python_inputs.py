@@ -11,7 +11,7 @@ import torch
 from trees import LABELS, batch, pixels, three_sites, write_image
 
 from proud import ProUD
-from proud.data.python_inputs import catalog_of, folder_domain
+from proud.data.python_inputs import Site, Sites, catalog_of
 from proud.data.types import LabeledDomain, UnlabeledDomain
 from proud.errors import UserError
 from toy import task_from
@@ -24,22 +24,22 @@ def test_unread_files_and_links_give_a_warning(tmp_path: Path) -> None:
     (root / "central" / "bird").symlink_to(write_image(tmp_path / "outside" / "a.png", 1).parent)
     expected = r"central: some files are not read \(10 \.heic; .*; 1 link that leaves the folder is .* \(bird\)"
     with pytest.warns(UserWarning, match=expected):
-        domain = folder_domain(root / "central", {})
+        domain = Sites().folder(root / "central")
     assert len(domain.entries) == 2
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "a.heic").touch()
     with pytest.raises(UserError, match=r"no images in .*none \(files: 1 \.heic; supported:"):
-        folder_domain(tmp_path / "none", {})
+        Sites().folder(tmp_path / "none")
 
 
 def test_folders_of_the_same_name_get_different_names(tmp_path: Path) -> None:
     first, second = three_sites(tmp_path / "first", 1), three_sites(tmp_path / "second", 1)
-    folders: dict[str, Path] = {}
-    assert [folder_domain(root / "north", folders).name for root in (first, second)] == ["north", "north (2)"]
+    sites = Sites()
+    assert [sites.folder(root / "north").name for root in (first, second)] == ["north", "north (2)"]
     with pytest.raises(UserError, match="given twice: every domain needs a folder of its own"):
-        folder_domain(first / "south" / ".." / "north", folders)
+        sites.folder(first / "south" / ".." / "north")
     with pytest.raises(UserError, match="There is no folder"):
-        folder_domain(tmp_path / "third", folders)
+        sites.unlabeled(Site(1, tmp_path / "third"))
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -72,7 +72,8 @@ def test_the_choice_is_saved_and_unknown_ones_are_refused(run: Path, tmp_path: P
 def test_the_choice_in_python() -> None:
     labeled = np.concatenate([pictures(8, 1, False), pictures(8, 2, True)])
     settings = {"model": "digits", "size": 32, "epochs": 1, "pretrain_epochs": 1, "batch_size": 8, "device": "cpu"}
-    asked = (labeled, 8 * ["left"] + 8 * ["right"]), [np.concatenate([pictures(8, 3, False), pictures(8, 4, True)])]
-    assert proud.ProUD(**settings, square="stretch").fit(*asked).model_.spec.square == "stretch"
+    others = [np.concatenate([pictures(8, 3, False), pictures(8, 4, True)])]
+    asked = {"labeled": (labeled, 8 * ["left"] + 8 * ["right"]), "unlabeled": others}
+    assert proud.ProUD(**settings, square="stretch").fit(**asked).model_.spec.square == "stretch"
     with pytest.raises(UserError, match="--square must be middle, pad or stretch, got 'round'"):
-        proud.ProUD(**settings, square="round").fit(*asked)
+        proud.ProUD(**settings, square="round").fit(**asked)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.errors import UserError
@@ -63,19 +64,40 @@ class LabelRow(NamedTuple):
 def read_labels(path: Path | str) -> list[LabelRow]:
     """The rows whose label is filled in."""
     table = Path(path)
+    return _with_labels(read_table(table), str(table))
+
+
+def rows_of_labels(table: Any) -> list[LabelRow]:
+    """The same from a DataFrame. Rows are counted from 1."""
+    missing = [name for name in COLUMNS if name not in getattr(table, "columns", ())]
+    if missing:
+        raise UserError(f"labels must be a CSV file or DataFrame with the columns {', '.join(COLUMNS)}.")
+    rows = []
+    for line, row in enumerate(table.to_dict("records"), start=1):
+        empty = {key for key, cell in row.items() if cell is None or cell != cell}  # NaN is an empty cell
+        rows.append((line, {str(key): "" if key in empty else str(cell) for key, cell in row.items()}))
+    return _with_labels(rows, "labels")
+
+
+def _with_labels(rows: list[tuple[int, dict[str, str]]], where: str) -> list[LabelRow]:
     found = []
-    for line, row in read_table(table):
+    for line, row in rows:
         cells = {name: plain_cell(value) for name, value in row.items()}
         cells |= {name: nfc(cells[name]) for name in ("domain", "label")}
         if cells["label"]:
             found.append(LabelRow(line, **{name: cells.get(name, "") for name in LabelRow._fields[1:]}))
     if not found:
-        raise UserError(f"No label is filled in in {table}: write class names into its column label")
+        raise UserError(f"No label is filled in in {where}: write class names into its column label")
     return found
 
 
-def read_table(table: Path, may_be_empty: bool = False) -> list[tuple[int, dict[str, str]]]:
-    """(line number, row) of every row; cells and column names are stripped."""
+COLUMNS = ("path", "domain", "label")
+
+
+def read_table(
+    table: Path, may_be_empty: bool = False, needed: Sequence[str] = COLUMNS
+) -> list[tuple[int, dict[str, str]]]:
+    """(line number, row) of every row; cells and column names are stripped. `needed`: columns that must be there."""
     if not table.is_file():
         raise UserError(f"There is no file {table}. Expected: a CSV file with the columns path, domain, label")
     try:
@@ -83,7 +105,7 @@ def read_table(table: Path, may_be_empty: bool = False) -> list[tuple[int, dict[
             reader = csv.DictReader(file, delimiter=separator(file.readline()))
             file.seek(0)
             columns = [(name or "").strip().lower() for name in reader.fieldnames or ()]
-            missing = [name for name in ("path", "domain", "label") if name not in columns]
+            missing = [name for name in needed if name not in columns]
             if missing:
                 hint = " The columns must be separated by commas or semicolons." if len(columns) == 1 else ""
                 raise UserError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copyreg
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -41,6 +43,27 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
     except BROKEN as error:
         raise UserError(f"{place} does not hold a valid model: {one_line(error, 500)}") from error
     return Model(*parts[:4], choose_device(device), *parts[4:])
+
+
+def from_files(files: dict[str, bytes], device: str, max_pixels: int) -> Model:
+    """A model from the content of its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
+        model = load_model(folder, device if device == "cpu" or torch.cuda.is_available() else "cpu")
+    model.max_pixels = max_pixels
+    return model
+
+
+def as_files(model: Model) -> tuple[Callable[..., Model], tuple[dict[str, bytes], str, int]]:
+    """For pickle: a model travels in its saved format, which does not depend on the code of the network."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        files = {path.name: path.read_bytes() for path in (Path(folder) / "model").iterdir()}
+    return from_files, (files, str(model.device), model.max_pixels)
+
+
+copyreg.pickle(Model, as_files)
 
 
 Parts = tuple[Net, ModelSpec, tuple[str, ...], Settings, Trust | None, dict[str, Tensor] | None, tuple[str, ...]]

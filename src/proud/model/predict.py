@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from proud.config import MAX_PIXELS
-from proud.data.arrays import channels_last
 from proud.data.decode import BadFile, PixelFormat
 from proud.data.folder import found_instead, leaving_links, not_read
+from proud.data.forms import is_paths, read_form
 from proud.data.walk import Walk
 from proud.errors import UserError
 from proud.files import write_table
@@ -139,14 +139,11 @@ def one_answer(rows: list[dict[str, Any]]) -> str:
 
 def sources_of(images: Any) -> list[Any]:
     """Files, or the pixels of each image."""
-    return find_images(images) if is_files(images) else list(channels_last("images", images))
-
-
-def is_files(images: Any) -> bool:
-    """A path or a list of paths, as opposed to pixels."""
-    if isinstance(images, list | tuple):
-        return bool(images) and all(isinstance(path, str | Path) for path in images)
-    return isinstance(images, str | Path)
+    if isinstance(images, str | Path) and Path(images).suffix.lower() != ".csv":
+        return list(find_images(images))
+    if is_paths(images):
+        return list(find_images([*images]))
+    return read_form("images", images).sources()
 
 
 def find_images(where: str | Path | Sequence[str | Path], follow_links: bool = False) -> list[Path]:
@@ -202,7 +199,7 @@ def answer_table(
         rows += places
         for column, values in assess(model, pixels, options).items():
             found.setdefault(column, []).extend(values)
-    if is_files(images):
+    if sources and isinstance(sources[0], Path):
         return {"path": np.array([str(sources[row]) for row in rows])} | as_arrays(found, names)
     return {"row": np.array(rows, dtype=np.int64)} | as_arrays(found, names)
 

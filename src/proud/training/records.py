@@ -3,14 +3,18 @@ last pseudo-labels as a table."""
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
+
+import numpy as np
 
 from proud.errors import UserError
 from proud.files import MOST_LINES_BYTES, json_bytes, read_regular, sync_folder, user_errors, write_table
 from proud.stored import EpochRecord, TimingRecord
+from proud.text import plain_cell
 from proud.typed import Kind, as_record, parse_lines
 
 if TYPE_CHECKING:
@@ -100,3 +104,25 @@ def write_pseudo_labels(path: Path, found: dict[str, PseudoLabels], task: Task) 
             rows.append([name, place, task.training.classes[label], f"{doubt:.4f}"])
     if rows:
         write_table(path, ["domain", "path", "label", "uncertainty"], rows)
+
+
+def read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Per domain, columns in the order of the paths or, for arrays, of their rows."""
+    domains: dict[str, list[dict[str, str]]] = {}
+    if path.is_file():
+        with path.open(encoding="utf-8", newline="") as file:
+            for cells in csv.DictReader(file):
+                row = {column: plain_cell(text) for column, text in cells.items()}
+                domains.setdefault(row["domain"], []).append(row)
+    found = {}
+    for name, rows in domains.items():
+        in_memory = all(row["path"].isdigit() for row in rows)
+        if in_memory:
+            rows.sort(key=lambda row: int(row["path"]))
+        places = np.array([int(row["path"]) for row in rows]) if in_memory else np.array([row["path"] for row in rows])
+        found[name] = {
+            "row" if in_memory else "path": places,
+            "label": np.array([names.get(row["label"], row["label"]) for row in rows]),
+            "uncertainty": np.array([float(row["uncertainty"]) for row in rows]),
+        }
+    return found
