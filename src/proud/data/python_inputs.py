@@ -127,9 +127,7 @@ class Sites:
         return domain
 
 
-def catalog_of(
-    labeled: Any, unlabeled: Any, test: Any = None, pool: Any = None, follow_links: bool = False
-) -> Inputs:
+def catalog_of(labeled: Any, unlabeled: Any, test: Any = None, pool: Any = None, follow_links: bool = False) -> Inputs:
     """Class names are strings (`7` becomes "7"). The labels of a `LabeledDomain` among the unlabeled ones go to its
     audit; an `UnlabeledDomain` keeps its order, ids and known labels. A pool is the domain `POOL` of the catalog."""
     sites = Sites(follow_links)

@@ -57,7 +57,9 @@ def read_task(
     report = _report(source, size, parts, reader, copies)
     task = Task(training, EvaluationData(parts.validation, parts.test, audits), size, report)
     # those of a pool are added when its sites are found
-    return add_labels(task, source.labels, spec.labels or "labels") if source.labels and not spec.unlabeled_pool else task
+    return (
+        add_labels(task, source.labels, spec.labels or "labels") if source.labels and not spec.unlabeled_pool else task
+    )
 
 
 @dataclass(frozen=True)
