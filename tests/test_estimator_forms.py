@@ -15,7 +15,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
 
 from proud import ProUD, UserError
-from toy import CLASSES, SHORT, same_network, write_folders
+from toy import CLASSES, SHORT, same_network, toy_images, write_folders
 
 pandas = pytest.importorskip("pandas")
 
@@ -169,6 +169,12 @@ def test_labels_of_a_few_unlabeled_images(root: Path, tmp_path: Path) -> None:
 def test_errors_name_the_forms(labeled: Callable[[Path], Any], message: str, root: Path) -> None:
     with pytest.raises(UserError, match=message):
         ProUD(**ERM).fit(labeled(root), unlabeled=[root / "north"])
+
+
+def test_other_domains_are_not_taken_for_labels(root: Path) -> None:
+    for labeled in (root / "central", toy_images(0, 2)):
+        with pytest.raises(UserError, match=r"y goes with images that have no labels; .* unlabeled=\[...\]"):
+            ProUD(**ERM).fit(labeled, [root / "north"])
 
 
 def test_a_hub_dataset_of_several_splits_is_refused(root: Path) -> None:

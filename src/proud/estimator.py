@@ -22,7 +22,7 @@ import numpy as np
 from proud.config import DomainSpec, Options, RunConfig, check, choose_model
 from proud.data.arrays import as_numpy
 from proud.data.csv_table import rows_of_labels
-from proud.data.python_inputs import catalog_of, images_and_labels
+from proud.data.python_inputs import catalog_of, images_and_labels, with_labels
 from proud.data.source import find_task
 from proud.errors import UserError
 from proud.machine import Stopped, choose_device, using_threads
@@ -173,7 +173,7 @@ class ProUD:
         options = Options(**{field.name: given[field.name] for field in fields(Options) if field.name in given})
         options = replace(options, out=str(options.out or ""))
         check(self._config(given), options)
-        images = catalog_of(labeled if y is None else (labeled, y), unlabeled, test, pool, given["follow_links"])
+        images = catalog_of(with_labels(labeled, y), unlabeled, test, pool, given["follow_links"])
         roles = {"data": "python", "labeled": images.labeled, "unlabeled": images.unlabeled, "test": images.test}
         roles |= {"unlabeled_pool": "python" if pool is not None else "", "sites": str(sites)}
         roles |= {"labels": str(labels)} if isinstance(labels, str | Path) else {}

@@ -147,7 +147,7 @@ def test_in_python() -> None:
     model = ProUD(**settings).fit(labeled=digits("pen", 40), pool=images)
     shares = [(each["row"] < 40).mean() for each in model.pseudo_labels_.values()]
     assert sorted(model.pseudo_labels_) == ["site 1", "site 2"] and abs(shares[0] - shares[1]) > 0.9
-    both = ProUD(**settings).fit(digits("pen", 40), [digits("street", 20)[0]], pool=images, sites=1)
+    both = ProUD(**settings).fit(digits("pen", 40), unlabeled=[digits("street", 20)[0]], pool=images, sites=1)
     assert list(both.pseudo_labels_) == ["unlabeled 1", "site 1"]
 
 

@@ -153,6 +153,15 @@ def catalog_of(labeled: Any, unlabeled: Any, test: Any = None, pool: Any = None,
     return Inputs(catalog, source.name, hidden, target.name if target else NOTHING, names)
 
 
+def with_labels(labeled: Any, y: Any) -> Any:
+    """The pair (images, labels), if the labels come apart from the images."""
+    if y is None:
+        return labeled
+    if isinstance(labeled, str | Path | tuple | Mapping | LabeledDomain) and not is_paths(labeled):
+        raise UserError("y goes with images that have no labels; the other domains are fit(..., unlabeled=[...]).")
+    return labeled, y
+
+
 def renamed(domain: DomainFiles, name: str) -> DomainFiles:
     return replace(domain, name=name, ready=None if domain.ready is None else replace(domain.ready, name=name))
 
