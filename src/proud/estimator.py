@@ -31,6 +31,7 @@ from proud.methods.base import MethodConfig
 from proud.methods.presets import preset, suited_size
 from proud.model.answers import AnswerOptions
 from proud.model.format import read_run
+from proud.model.hub import find_model
 from proud.model.load import load_model
 from proud.model.predict import Model, answer_table, warn_about_skipped
 from proud.stored import EpochRecord
@@ -330,6 +331,17 @@ class ProUD:
             >>> proud.load("mine").predict("new_images")
         """
         self._fitted().save(folder, overwrite)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, device: str = "auto", revision: str | None = None) -> Self:
+        """A fitted `ProUD` from the folder of a saved model or of a run, or from `OWNER/NAME` on a model hub.
+
+        Only JSON and safetensors are read, and nothing in them is executed. It can predict, score and save.
+        """
+        model = load_model(find_model(name, revision), device)
+        made = cls(str(model.config.get("method", RunConfig.method)), device=device)
+        made.model_, made.classes_ = model, np.array(model.classes)
+        return made
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):

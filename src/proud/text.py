@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
@@ -39,6 +40,12 @@ def printable(text: str) -> str:
     """Escape control characters and invalid Unicode: file names may hold anything."""
     plain = "".join(letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text)
     return valid_utf8(plain)
+
+
+def in_markdown(text: str, longest: int = 1000) -> str:
+    """As plain text on one line: no markup, link, HTML or table cell begins in it."""
+    plain = printable(one_line(text, longest))
+    return "".join(f"\\{letter}" if letter in string.punctuation else letter for letter in plain)
 
 
 def valid_utf8(name: str) -> str:

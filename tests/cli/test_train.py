@@ -50,6 +50,7 @@ def test_the_files_of_a_run(trained: Path) -> None:
         "model.safetensors",
         "model.json",
         "prototypes.safetensors",
+        "README.md",
     }
     about = json.loads((trained / "run.json").read_text())
     # small images get the digits net and its settings, also on the user's own data

@@ -23,7 +23,8 @@ MODEL_FORMAT = "proud-model-2"
 PLAIN_NAMES_FORMAT = "proud-model-1"  # blended batch norms had the names of plain ones
 PROTOTYPES_FORMAT = "proud-prototypes-1"
 DESCRIPTION, WEIGHTS, PROTOTYPES = "model.json", "model.safetensors", "prototypes.safetensors"
-MODEL_FILES = {DESCRIPTION, WEIGHTS, PROTOTYPES}
+CARD = "README.md"
+MODEL_FILES = {DESCRIPTION, WEIGHTS, PROTOTYPES, CARD}
 MODEL_FOLDER = "model"
 """in a run: it can be copied and used without the run"""
 
@@ -51,8 +52,12 @@ def write_model(
     trust: dict[str, Any] | None = None,
     prototypes: dict[str, Tensor] | None = None,
     warnings: Sequence[str] = (),
+    card: str = "",
 ) -> None:
-    """`trust`: the calibration, as JSON. The description is written last."""
+    """`trust`: the calibration, as JSON. `card`: the text of README.md. The description is written last."""
+    if card:
+        with replacing(folder / CARD) as part:
+            part.write_text(card, encoding="utf-8")
     if prototypes:
         with replacing(folder / PROTOTYPES) as part:
             write_tensors(part, prototypes, PROTOTYPES_FORMAT)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.files import bytes_of, check_tensors, read_tensors
+from proud.files import bytes_of, check_tensors, read_regular, read_tensors
 from proud.machine import choose_device
-from proud.model.format import DESCRIPTION, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
+from proud.model.format import CARD, DESCRIPTION, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
 from proud.model.predict import Model
 from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec, Net, build_net
@@ -23,6 +23,7 @@ from proud.trust.fitted import Trust, read_trust
 from proud.typed import read_record
 
 MOST_PROTOTYPE_BYTES = 1_000_000_000
+MOST_CARD_BYTES = 1_000_000
 BROKEN = (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 
 
@@ -42,7 +43,7 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
         parts = read_model(place)
     except BROKEN as error:
         raise UserError(f"{place} does not hold a valid model: {one_line(error, 500)}") from error
-    return Model(*parts[:4], choose_device(device), *parts[4:])
+    return Model(*parts[:4], choose_device(device), *parts[4:], card=read_card(place))
 
 
 def from_files(files: dict[str, bytes], device: str, max_pixels: int) -> Model:
@@ -122,6 +123,14 @@ def expected_tensors(spec: ModelSpec) -> dict[str, Tensor]:
             return build_net(spec).state_dict()
     except (NotImplementedError, RuntimeError, UserError):  # some networks compute with their weights when built
         return build_net(spec).state_dict()
+
+
+def read_card(folder: Path) -> str:
+    """README.md, which may have been edited; '' without one."""
+    try:
+        return read_regular(folder / CARD, MOST_CARD_BYTES).decode()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def read_prototypes(folder: Path, classes: int, width: int) -> dict[str, Tensor] | None:

@@ -21,7 +21,7 @@ from proud.data.walk import Walk
 from proud.errors import UserError
 from proud.files import write_table
 from proud.model.answers import AnswerOptions, answers, as_arrays, assess
-from proud.model.format import MODEL_FILES, PROTOTYPES, write_model
+from proud.model.format import CARD, MODEL_FILES, PROTOTYPES, write_model
 from proud.model.reading import Reading
 from proud.nets.forward import forward_all
 from proud.nets.models import ModelSpec, Net
@@ -33,8 +33,8 @@ from proud.trust.fitted import Trust
 
 
 class Model:
-    """A trained network with its classes and input format and, if training saved them, its calibration (`trust`)
-    and the prototypes of its classes."""
+    """A trained network with its classes and input format and, if training saved them, its calibration (`trust`),
+    the prototypes of its classes and its model card."""
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class Model:
         trust: Trust | None = None,
         prototypes: dict[str, Tensor] | None = None,
         warnings: tuple[str, ...] = (),
+        card: str = "",
     ) -> None:
         self.net = net.to(device).eval()
         self.spec, self.classes, self.config, self.device = spec, classes, config, device
-        self.trust, self.prototypes, self.warnings = trust, prototypes, warnings
+        self.trust, self.prototypes, self.warnings, self.card = trust, prototypes, warnings, card
         self.max_pixels = MAX_PIXELS
         """of an image that is read, in millions"""
 
@@ -108,7 +109,8 @@ class Model:
             raise UserError(f"{folder} has other files: save the model in a folder of its own.")
         if there and not overwrite:
             raise UserError(f"{folder} holds a model: choose another folder, or replace it with overwrite=True.")
-        (folder / PROTOTYPES).unlink(missing_ok=True)
+        for name in (PROTOTYPES, CARD):
+            (folder / name).unlink(missing_ok=True)
         write_model(
             folder,
             self.net.state_dict(),
@@ -118,6 +120,7 @@ class Model:
             trust=self.trust.as_json() if self.trust else None,
             prototypes=self.prototypes,
             warnings=self.warnings,
+            card=self.card,
         )
 
 

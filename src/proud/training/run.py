@@ -28,10 +28,11 @@ from proud.machine import Stopped, choose_device, choose_threads, environment, s
 from proud.methods import code_version, method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context, uncompiled
-from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, write_model
+from proud.model.card import model_card
+from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, read_run, read_verdicts, write_model
 from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.nets.sites import with_found_sites
-from proud.stored import EpochRecord, ResultRecord, RunRecord
+from proud.stored import EpochRecord, ResultRecord, RunRecord, TrustRecord
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.folds import FOLDS, out_of_fold
 from proud.training.forecast import forecasting
@@ -179,20 +180,23 @@ def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> Re
         outputs[FOLDS] = cross_validated(run, task, watch)
     prototypes = save_outcome(run.folder, loop, about, records, outputs)
     problems = collapses(loop, outputs)
+    result: dict[str, Any] = {**summary(records), "folder": str(run.folder)}
+    result |= {"warnings": problems} if problems else {}
+    result |= intervals(result, images)
+    whole, trust = as_record(result, ResultRecord), calibration(outputs, run.options.folds)
     write_model(
         run.folder / MODEL_FOLDER,
         method.network().state_dict(),
         method.context.spec,
         task.training.classes,
         run.stored,
-        trust=calibration(outputs, run.options.folds),
+        trust=trust,
         prototypes=prototypes,
         warnings=problems,
+        card=model_card(
+            read_run(run.folder), whole, read_verdicts(run.folder), as_record(trust, TrustRecord) if trust else None
+        ),
     )
-    result: dict[str, Any] = {**summary(records), "folder": str(run.folder)}
-    result |= {"warnings": problems} if problems else {}
-    result |= intervals(result, images)
-    whole = as_record(result, ResultRecord)
     write_json(run.folder / "result.json", whole)
     return whole
 
