@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import string
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 SHOWN_NAMES = 5
+MARKUP = re.compile(r"[\\`*_{}\[\]<>|~&@$#!^]|:(?=/)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]", re.IGNORECASE)
 BLANKS = "".join(map(chr, range(33))) + "\x7f\xa0\ufeff"
 
 
@@ -44,8 +45,7 @@ def printable(text: str) -> str:
 
 def in_markdown(text: str, longest: int = 1000) -> str:
     """As plain text on one line: no markup, link, HTML or table cell begins in it."""
-    plain = printable(one_line(text, longest))
-    return "".join(f"\\{letter}" if letter in string.punctuation else letter for letter in plain)
+    return MARKUP.sub(r"\\\g<0>", printable(one_line(text, longest)))
 
 
 def valid_utf8(name: str) -> str:

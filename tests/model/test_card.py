@@ -100,6 +100,21 @@ def test_names_of_any_content_are_plain_text(run: Path) -> None:
     assert {line.count("|") for line in tables} <= {3, 4, 5, 7}
 
 
+@pytest.mark.parametrize(
+    ("text", "inert"),
+    [
+        ("x-ray, 50 % (old)", "x-ray, 50 % (old)"),
+        ("- item", r"\- item"),
+        ("1. item", r"1\. item"),
+        ("a|b <b> [c](d) `e` *f* _g_ &amp;", r"a\|b \<b\> \[c\](d) \`e\` \*f\* \_g\_ \&amp;"),
+        ("https://x.example WWW.x.example me@x.example", r"https\://x.example WWW\.x.example me\@x.example"),
+        ("two\n\nlines \x1b\u202e", r"two lines \\x1b\\u202e"),
+    ],
+)
+def test_text_in_markdown(text: str, inert: str) -> None:
+    assert in_markdown(text) == inert
+
+
 def test_the_card_travels_with_the_model(run: Path, tmp_path: Path) -> None:
     """An edited one, too: the licence is for its owner to fill in."""
     model = tmp_path / "model"
