@@ -15,10 +15,12 @@ from proud import ProUD
 from proud.config import Options
 from proud.data.types import LabeledDomain
 from proud.errors import UserError
+from proud.methods.base import Stage
 from proud.model.answers import AnswerOptions, guarantee
 from proud.model.load import load_model
 from proud.training import run as runs
 from proud.training.folds import fold_of, fold_tasks
+from proud.training.forecast import Forecast, StageWork
 from proud.training.run import train
 from proud.trust.fitted import promises
 from proud.trust.selective import fewest_answers, lowest_risk
@@ -143,3 +145,9 @@ def test_python_says_so_too(capsys: pytest.CaptureFixture[str]) -> None:
     model.fit(labeled=toy_images(0, 4), unlabeled=[toy_images(1, 2)[0]])
     output = " ".join(capsys.readouterr().out.split())
     assert output.index("4 validation images can promise") < output.index("pretrain 1/1")
+
+
+def test_the_estimate_of_time_includes_the_folds() -> None:
+    stage = Stage("main", 1, 4, {"labeled": 8})
+    whole = [Forecast(print, [StageWork(stage, 1.0, 0.0, 1.0)], None, 0.0, "", n).total for n in (1, 6)]
+    assert whole == [4, 24]

@@ -42,7 +42,8 @@ def out_of_fold(
         own = replace(options, out=str(place), resume=True, overwrite=False, folds=0, tensorboard=False)
 
         def notify(now: Progress, number: int = number) -> None:
-            watch(replace(now, stage=f"fold {number} of {options.folds}, {now.stage}", record=None))
+            stage = f"fold {number} of {options.folds}, {now.stage}"
+            watch(replace(now, stage=stage, record=None, left=None, estimate=None))  # those of the whole run were shown
 
         train(fold, own, notify)
         outputs = load_file(place / "outputs.safetensors")

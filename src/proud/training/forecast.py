@@ -64,12 +64,18 @@ class Forecast:
     """Between the loop and its watcher: times what passes, and adds the time left to it."""
 
     def __init__(
-        self, watch: Callable[[Progress], None], work: Sequence[StageWork], memory: Memory, disk: float, advice: str
+        self,
+        watch: Callable[[Progress], None],
+        work: Sequence[StageWork],
+        memory: Memory,
+        disk: float,
+        advice: str,
+        trainings: int = 1,
     ) -> None:
         self.watch, self.memory, self.disk, self.advice = watch, memory, disk, advice
         self.work = {each.stage.name: each for each in work}
         totals = [each.total for each in work]
-        self.total = sum(totals)
+        self.total = trainings * sum(totals)
         self.before = dict(zip(self.work, accumulate(totals, initial=0.0), strict=False))
         self.seconds_per_unit = 0.0  # of the newest stage that was timed
         self.stage = ""
@@ -119,14 +125,16 @@ class Forecast:
         return Estimate(seconds, memory, self.disk, self.memory.device.type, f" {self.advice}" if slow else "")
 
 
-def forecasting(watch: Callable[[Progress], None], method: Method, evaluated: float) -> Forecast:
-    """`evaluated`: validation and test images that are classified after an epoch, on average."""
+def forecasting(watch: Callable[[Progress], None], method: Method, evaluated: float, trainings: int = 1) -> Forecast:
+    """`evaluated`: validation and test images that are classified after an epoch, on average. `trainings`: how often
+    the whole is trained, folds included."""
     context = method.context
     counted = count_work(type(method), method.config)
     images = context.sizes.labeled + sum(context.sizes.unlabeled)
     work = [_stage_work(each, counted[kind_of(each)], method, images, evaluated) for each in method.stage_list()]
     state = sum(tensor.numel() * tensor.element_size() for tensor in method.state_dict().values())
-    return Forecast(watch, work, Memory(context.device), (KEPT + 1) * state + SMALL_FILES, faster(method))
+    disk = (KEPT + 1) * state + SMALL_FILES
+    return Forecast(watch, work, Memory(context.device), disk, faster(method), trainings)
 
 
 def _stage_work(stage: Stage, work: Work, method: Method, images: int, evaluated: float) -> StageWork:

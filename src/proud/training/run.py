@@ -155,7 +155,7 @@ def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
     """The watcher, told how long the run will take."""
     data = task.evaluation
     measured = sum(len(domain) for domain in (data.validation, data.test) if domain is not None)
-    return forecasting(watch, method, measured / run.options.eval_every)
+    return forecasting(watch, method, measured / run.options.eval_every, 1 + run.options.folds)
 
 
 def start_folder(run: Run, about: dict[str, Any]) -> None:
