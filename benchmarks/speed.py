@@ -39,6 +39,7 @@ from proud.randomness import Randomness
 from proud.training.fast import FastEpochs, compiled_or_plain, restore
 from proud.training.loop import Epochs, Loop, Progress, plain_epoch
 from proud.training.run import load
+from proud.training.run_folder import RunFolder
 
 SMALL: dict[str, Any] = {"model": "digits", "size": 32, "classes": 10}
 # labeled, unlabeled and test images of one combination
@@ -210,7 +211,9 @@ def real_epochs(method: Method, task: Task, fast: bool, seconds: float) -> dict[
             raise Stopped
 
     with tempfile.TemporaryDirectory() as folder:
-        loop = Loop(method, task, Path(folder), {}, epochs=FastEpochs(method) if fast else Epochs(), watch=watch)
+        loop = Loop(
+            method, task, RunFolder(Path(folder)), {}, epochs=FastEpochs(method) if fast else Epochs(), watch=watch
+        )
         loop.stages[0] = replace(loop.stages[0], epochs=min(10, loop.stages[0].epochs))
         with suppress(Stopped):
             loop.run()

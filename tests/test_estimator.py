@@ -94,7 +94,7 @@ def test_a_table_of_answers(fitted: ProUD) -> None:
 
 def test_save_and_load(fitted: ProUD, tmp_path: Path) -> None:
     fitted.save(tmp_path / "mine")
-    saved = {"model.json", "model.safetensors", "prototypes.safetensors", "README.md"}
+    saved = {"model.json", "model.safetensors", "prototypes.safetensors", "README.md", "manifest.json"}
     assert {path.name for path in (tmp_path / "mine").iterdir()} == saved
     loaded = proud.load(tmp_path / "mine", device="cpu")
     images = toy_images(2, 2)[0]

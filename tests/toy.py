@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from proud.data.python_inputs import catalog_of
 from proud.data.source import find_task
 from proud.data.task import read_task
 from proud.data.types import LabeledDomain, Task
+from proud.manifest import MANIFEST, manifest_file, read_manifest
 from proud.methods import method_config
+from proud.stamps import SEAL, Stamp, sealed
 
 CLASSES = ("across", "checks", "down", "plain")
 SIDE = 16
@@ -122,6 +125,24 @@ def toy_run(method: str = "proud", task: Task | None = None, **changes: object) 
 
 def toy_settings(method: str = "proud", **changes: object):
     return method_config(method, **FAST_SETTINGS | changes)
+
+
+def edit_json(path: Path, **changes: Any) -> None:
+    """Change a JSON file of a run or of a model, as its program would have written it: with right checksums."""
+    about = {key: value for key, value in json.loads(path.read_bytes()).items() if key != SEAL}
+    is_sealed = SEAL in json.loads(path.read_bytes())
+    path.write_text(json.dumps(sealed(about | changes) if is_sealed else about | changes))
+    restamp(path.parent)
+
+
+def restamp(folder: Path) -> None:
+    """Whatever is in a run's or a model's folder is right."""
+    for place in (folder, folder.parent):
+        there = [name for name in read_manifest(place) or {} if (place / name).is_file()]
+        if there:
+            (place / MANIFEST).write_bytes(
+                manifest_file({name: Stamp.of((place / name).read_bytes()) for name in there})
+            )
 
 
 def write_folders(root: Path, domains: dict[str, int], per_class: int = 4, suffix: str = ".png") -> Path:

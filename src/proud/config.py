@@ -192,6 +192,8 @@ class Options(Machine):
     """replace the run in the output folder"""
     folds: WholeNumber = 0
     """calibrate by cross-validation: so many more networks, each trained without a part of the labels; 0: off"""
+    keep_checkpoints: Switch = False
+    """keep the checkpoints of a finished run, which can rebuild a damaged model; they are several times its size"""
     quiet: Switch = False
     """show no progress; otherwise a bar on a terminal, and one line per epoch elsewhere"""
     tensorboard: Switch = False

@@ -26,6 +26,7 @@ from proud.data.python_inputs import catalog_of, images_and_labels, with_labels
 from proud.data.source import find_task
 from proud.errors import UserError
 from proud.machine import Stopped, choose_device, using_threads
+from proud.manifest import Files
 from proud.methods import check_name, method_class, method_config
 from proud.methods.base import MethodConfig
 from proud.methods.presets import preset, suited_size
@@ -232,7 +233,7 @@ class ProUD:
         self.classes_: np.ndarray = np.array([names.get(name, name) for name in self.model_.classes])
         self.history_: list[EpochRecord] = epochs_of(folder).read()
         self.result_: dict[str, Any] = {key: value for key, value in result.items() if key != "folder"}
-        self.pseudo_labels_ = read_pseudo_labels(folder / "pseudo_labels.csv", names)
+        self.pseudo_labels_ = read_pseudo_labels(Files(folder), names)
 
     # ---- using what was learned
 

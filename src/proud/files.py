@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import secrets
@@ -30,7 +31,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Write to the yielded path; it replaces `path` atomically once it is synced to disk."""
     with user_errors(path):
         make_folder(path.parent)
-        part = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+        part = path.parent / part_name(path.name)
         # created here, so that the user's umask decides who may read it
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
         try:
@@ -48,6 +49,11 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proud"
 
 
+def part_name(name: str) -> str:
+    """Of a file that is being written: no user has such a file, so that those of killed processes may be removed."""
+    return f".{name}.{secrets.token_hex(4)}.proud-part"
+
+
 def make_folder(folder: Path) -> None:
     """With its parents; each new entry is synced."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
@@ -63,13 +69,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove partial files of killed processes."""
-    with user_errors(folder):
-        for path in folder.glob(".*.part"):
-            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -101,14 +100,19 @@ def check_output(path: Path, overwrite: bool) -> None:
 def probe(folder: Path) -> None:
     """Make the folder if missing. Raises an OSError if nothing can be written there."""
     make_folder(folder)
-    trace = folder / ".writable"
-    trace.touch()
-    trace.unlink(missing_ok=True)  # another process may look at the same time
+    trace = folder / part_name("writable")
+    trace.touch(exist_ok=False)
+    trace.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
     with replacing(path) as part:
-        part.write_bytes(json_bytes(value, indent=1) + b"\n")
+        part.write_bytes(json_file(value))
+
+
+def json_file(value: Any) -> bytes:
+    """The content of a JSON file that people may read."""
+    return json_bytes(value, indent=1) + b"\n"
 
 
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
@@ -143,11 +147,15 @@ def read_regular(path: Path, most: int) -> bytes:
 
 def write_tensors(part: Path, tensors: dict[str, Tensor], format_name: str) -> None:
     """Safetensors; tensors of any device."""
+    part.write_bytes(tensor_bytes(tensors, format_name))
+
+
+def tensor_bytes(tensors: dict[str, Tensor], format_name: str) -> bytes:
+    """A safetensors file."""
     from safetensors.torch import save  # noqa: PLC0415
 
     plain = {valid_utf8(key): value.detach().cpu().contiguous() for key, value in tensors.items()}
-    # save_file writes to a temporary file first, which a kill would leave behind
-    part.write_bytes(save(plain, metadata={"format": format_name}))
+    return save(plain, metadata={"format": format_name})
 
 
 def read_tensors(path: Path, most: int = MOST_TENSOR_BYTES) -> dict[str, Tensor]:
@@ -192,6 +200,13 @@ def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> No
         return
     with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         _write_cells(file, columns, rows)
+
+
+def table_bytes(columns: list[str], rows: Iterable[list[Any]]) -> bytes:
+    """The same, as bytes."""
+    file = io.StringIO(newline="")
+    _write_cells(file, columns, rows)
+    return file.getvalue().encode()
 
 
 def _write_cells(file: TextIO, columns: list[str], rows: Iterable[list[Any]]) -> None:

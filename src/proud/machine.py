@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import proud
-from proud.errors import UserError
+from proud.errors import Stopped, UserError
 
 
 def choose_device(name: str) -> torch.device:
@@ -111,10 +111,6 @@ def commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
-
-
-class Stopped(Exception):
-    """The run was stopped; the last checkpoint is its state."""
 
 
 GRACE_SECONDS = 3.0  # for the current step; full passes and long steps are interrupted then

@@ -158,7 +158,8 @@ class StartRecord(TypedDict):
 class RunRecord(TypedDict):
     """run.json"""
 
-    format: Literal["proud-run-1"]
+    format: Literal["proud-run-1", "proud-run-2"]
+    id: NotRequired[Digest]
     config: Settings
     task: TaskRecord
     model: SpecRecord
@@ -242,6 +243,29 @@ class ModelRecord(TypedDict):
     warnings: NotRequired[Warnings]
 
 
+# ---- what a folder holds: manifest.json, .proud
+
+
+Stamps = dict[Name, tuple[Count, Digest]]
+"""Size and SHA-256 of each file."""
+
+
+class ManifestRecord(TypedDict):
+    """manifest.json"""
+
+    format: Literal["proud-manifest-1"]
+    files: Stamps
+
+
+class MarkRecord(TypedDict):
+    """.proud"""
+
+    format: Literal["proud-mark-1"]
+    kind: Literal["run", "demo"]
+    id: Digest
+    writer: Digest
+
+
 # ---- checkpoints
 
 
@@ -254,8 +278,10 @@ class PositionRecord(TypedDict):
 class CheckpointRecord(TypedDict):
     """checkpoint-NNNNNN.json"""
 
-    format: Literal["proud-checkpoint-2"]
+    format: Literal["proud-checkpoint-3"]
+    run: Digest
     sha256: Digest
+    stamps: Stamps
     position: PositionRecord
     config: Settings
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from proud.files import MOST_JSON_BYTES, read_regular
+from proud.stamps import unsealed
 from proud.text import one_line
 
 MOST_NESTED = 20
@@ -25,13 +26,22 @@ def read_record(path: Path, kind: type[Kind], most: int = MOST_JSON_BYTES) -> Ki
 
 def parse_record(content: bytes, kind: type[Kind]) -> Kind:
     """ValueError if the content is not valid JSON of this kind."""
+    return as_record(parse_json(content), kind)
+
+
+def parse_sealed(content: bytes, kind: type[Kind]) -> Kind:
+    """The same for a file that holds its own checksum."""
+    return as_record(unsealed(parse_json(content)), kind)
+
+
+def parse_json(content: bytes) -> Any:
+    """ValueError if the content is not valid JSON."""
     try:
-        found = json.loads(
+        return json.loads(
             content.decode(), object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_no_constant
         )
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
-    return as_record(found, kind)
 
 
 def as_record(value: Any, kind: type[Kind]) -> Kind:

@@ -235,7 +235,7 @@ def test_an_unexpected_error_in_one_run_does_not_stop_the_others(
     assert [key.method for key in outcome.failures] == ["erm"]
     (message,) = outcome.failures.values()
     assert "TypeError: expected Tensor as element 11" in message
-    (story,) = out_folder(given).glob("runs/*/error.txt")
+    (story,) = out_folder(given).glob("runs/*.error.txt")
     assert "Traceback" in story.read_text()
     assert [row["method"] for row in rows_of(given)] == ["proud"]
     monkeypatch.setattr(queue, "train", usual)

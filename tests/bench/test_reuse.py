@@ -331,5 +331,5 @@ def test_a_stage_of_labeled_images_alone_cannot_read_others(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(METHODS, "peek", ("mine_peek:Peek", {}))
     assert bench.run(arguments(methods="peek", combos="one:two")) == 1
-    (told,) = (out_folder(arguments()) / "runs").glob("*/error.txt")
+    (told,) = (out_folder(arguments()) / "runs").glob("*.error.txt")
     assert "reads unlabeled images, but its pools name labeled ones alone" in told.read_text()

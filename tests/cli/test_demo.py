@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proud.cli import demo
 from proud.cli import main as cli
 from proud.data import embedded
-from proud.errors import UserError
+from proud.errors import Stopped, UserError
 from proud.methods import presets
 from proud.training import loop
 from proud.training.progress_lines import TrainingLines
@@ -32,9 +31,6 @@ def test_the_demo_compares_both_methods_and_suggests_the_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "demo"
-    for method in demo.METHODS:  # an earlier demo is replaced
-        (out / method).mkdir(parents=True)
-        (out / method / "run.json").write_text("{}")
     assert cli.run(["demo", "--out", str(out)]) == 0
     output = " ".join(capsys.readouterr().out.split())
     for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "proud train --data ROOT"):
@@ -55,7 +51,7 @@ def test_a_stopped_demo_continues(
 
     def stop(self: TrainingLines, now: loop.Progress) -> None:
         if (now.stage, now.epoch) == ("main", 1):
-            raise demo.Stopped
+            raise Stopped
         show(self, now)
 
     command = ["demo", "--out", str(tmp_path / "demo")]
@@ -63,7 +59,7 @@ def test_a_stopped_demo_continues(
         with monkeypatch.context() as patched:
             patched.setattr(TrainingLines, "__call__", stop)
             assert cli.run(command) == 130
-        assert "The same command continues" in capsys.readouterr().out
+        assert "The same command continues" in capsys.readouterr().err
         before = (tmp_path / "demo" / "erm" / "run.json").read_bytes()
         assert cli.run(command) == 0
         assert (tmp_path / "demo" / "erm" / "run.json").read_bytes() == before
@@ -75,3 +71,24 @@ def test_the_demo_changes_no_other_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has other files"):
         cli.run(["demo", "--out", str(tmp_path)])
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_demo_replaces_nothing_that_it_did_not_write(tmp_path: Path) -> None:
+    """Runs named as the demo's are not a demo."""
+    for name in ("erm/run.json", "erm/notes.txt", "proud/run.json", "report.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(UserError, match="has other files"):
+        cli.run(["demo", "--out", str(tmp_path)])
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
+
+
+@pytest.mark.usefixtures("hardly_any_training", "without_figures")
+def test_a_second_demo_keeps_what_others_put_into_the_first(tmp_path: Path) -> None:
+    assert cli.run(["demo", "--out", str(tmp_path)]) == 0
+    mine = [tmp_path / name for name in ("notes.txt", "erm/notes.txt", "erm/model/notes.txt", "mine/run.json")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    assert cli.run(["demo", "--out", str(tmp_path)]) == 0
+    assert all(path.read_text() == "mine" for path in mine)

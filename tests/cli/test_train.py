@@ -43,14 +43,16 @@ def test_the_files_of_a_run(trained: Path) -> None:
         "outputs.safetensors",
         "diagnosis.json",
         "pseudo_labels.csv",
-        "checkpoints",
         "snapshots",
+        "manifest.json",
+        ".proud",
     }
     assert {path.name for path in (trained / "model").iterdir()} == {
         "model.safetensors",
         "model.json",
         "prototypes.safetensors",
         "README.md",
+        "manifest.json",
     }
     about = json.loads((trained / "run.json").read_text())
     # small images get the digits net and its settings, also on the user's own data

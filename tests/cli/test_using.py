@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from cli.conftest import ONE_EPOCH, train
-from proud import files, typed
+from proud import manifest
 from proud.cli import main as cli
 from proud.errors import UserError
 from proud.model import reading
@@ -21,7 +21,7 @@ from proud.model.evaluate import evaluate_domain
 from proud.model.load import load_model
 from proud.model.seen import is_own_data
 from proud.report.page import write_report
-from toy import CLASSES, toy_images, write_folders
+from toy import CLASSES, edit_json, toy_images, write_folders
 
 
 def test_predict_labels_new_images(trained: Path, tmp_path: Path) -> None:
@@ -135,8 +135,7 @@ def test_predict_repeats_the_run_s_warnings_and_checks_its_own_answers(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
-    about = json.loads((copy / "model" / "model.json").read_text())
-    (copy / "model" / "model.json").write_text(json.dumps(about | {"warnings": ["The network learned nothing."]}))
+    edit_json(copy / "model" / "model.json", warnings=["The network learned nothing."])
     cli.run(["predict", str(copy), str(data / "central"), "--out", str(tmp_path / "1.csv"), "--device", "cpu"])
     output = capsys.readouterr().out
     assert "Warning: The network learned nothing." in output and "are classified as" not in output
@@ -147,7 +146,7 @@ def test_predict_repeats_the_run_s_warnings_and_checks_its_own_answers(
     cli.run(["predict", str(trained), str(same), "--out", str(tmp_path / "2.csv"), "--device", "cpu"])
     output = capsys.readouterr().out
     assert "Warning: 16 of 16 images are classified as" in output and "learned nothing" not in output
-    (copy / "model" / "model.json").write_text(json.dumps(about | {"warnings": [1]}))
+    edit_json(copy / "model" / "model.json", warnings=[1])
     with pytest.raises(UserError, match="warnings"):
         cli.run(["predict", str(copy), str(same), "--out", str(tmp_path / "3.csv"), "--device", "cpu"])
 
@@ -169,7 +168,7 @@ def test_evaluate_warns_about_copies_of_training_images(
     about = json.loads((run / "run.json").read_text())
     about["task"]["domains"]["north"]["role"] = "test"
     about["task"]["test_images_also_in_training"] = 33
-    (run / "run.json").write_text(json.dumps(about))
+    edit_json(run / "run.json", task=about["task"])
     cli.run(["evaluate", str(run), "--domain", "north", "--device", "cpu"])
     output = " ".join(capsys.readouterr().out.split())
     assert "Warning: 33 of the 48 images of north are also trained on: its accuracy says little" in output
@@ -199,10 +198,8 @@ def test_other_images_under_the_same_path_are_not_mistaken_for_the_run_s(
     shutil.copytree(trained, run)
     about = json.loads((run / "run.json").read_text())
     about["config"]["data"] = "images"
-    (run / "run.json").write_text(json.dumps(about))
-    stored = json.loads((run / "model" / "model.json").read_text())
-    stored["config"]["data"] = "images"
-    (run / "model" / "model.json").write_text(json.dumps(stored))
+    edit_json(run / "run.json", config=about["config"])
+    edit_json(run / "model" / "model.json", config=about["config"])
     shutil.copytree(data, there / "images")
     shutil.copytree(data, elsewhere / "images")
     for domain in ("central", "north"):
@@ -330,9 +327,8 @@ def test_nearly_black_images_give_a_warning(trained: Path, tmp_path: Path) -> No
 def test_the_probability_of_every_class(trained: Path, data: Path, tmp_path: Path) -> None:
     copy, out = tmp_path / "copy", tmp_path / "p.csv"
     shutil.copytree(trained, copy)
-    about = json.loads((copy / "model" / "model.json").read_text())
     classes = ["=cmd()", "path", "two\nlines", "caf\udce9"]
-    (copy / "model" / "model.json").write_text(json.dumps(about | {"classes": classes}))
+    edit_json(copy / "model" / "model.json", classes=classes)
     command = ["predict", str(copy), str(data / "south"), "--out", str(out), "--device", "cpu", "--probabilities"]
     assert cli.run(command) == 0
     with out.open(encoding="utf-8", newline="") as file:
@@ -396,6 +392,18 @@ def test_the_accuracy_of_pseudo_labels_names_how_many_images_it_covers(
     assert "audited" not in (tmp_path / "run" / "diagnosis.json").read_text()
 
 
+def as_an_earlier_version_wrote_it(run: Path) -> None:
+    """Without checksums, and the model among the run's other files."""
+    for place in (run, run / "model"):
+        (place / "manifest.json").unlink()
+    for path in (run / "run.json", run / "model" / "model.json"):
+        about = json.loads(path.read_text())
+        about["format"] = about["format"].replace("-2", "-1")
+        path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("seal", "id")}))
+    for path in (run / "model").iterdir():
+        path.rename(run / path.name)
+
+
 @pytest.mark.parametrize("layout", ["run", "run/model", "earlier version"])
 @pytest.mark.parametrize("command", ["predict", "evaluate", "label-next"])
 def test_a_run_and_its_model_folder_are_used_alike(
@@ -404,8 +412,7 @@ def test_a_run_and_its_model_folder_are_used_alike(
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     if layout == "earlier version":
-        for path in (run / "model").iterdir():
-            path.rename(run / path.name)
+        as_an_earlier_version_wrote_it(run)
     given = run / "model" if layout == "run/model" else run
     more = {"predict": [str(data / "south")], "evaluate": ["--domain", "north"], "label-next": ["--k", "1"]}
     outs = [tmp_path / "1", tmp_path / "2"]
@@ -429,14 +436,13 @@ def test_a_model_folder_travels_alone(trained: Path, data: Path, tmp_path: Path)
 def test_model_json_is_read_once(
     command: str, trained: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, read = [], files.read_regular
+    opened, read = [], manifest.read_regular
 
     def counted(path: Path, most: int) -> bytes:
         opened.append(path)
         return read(path, most)
 
-    monkeypatch.setattr(files, "read_regular", counted)
-    monkeypatch.setattr(typed, "read_regular", counted)
+    monkeypatch.setattr(manifest, "read_regular", counted)
     more = {"predict": [str(data / "south")], "evaluate": ["--domain", "north"], "label-next": ["--k", "1"]}
     out = str(tmp_path / "out")
     assert cli.run([command, str(trained), *more[command], "--out", out, "--device", "cpu"]) == 0

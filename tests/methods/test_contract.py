@@ -27,8 +27,9 @@ from proud.randomness import Draw, Draws
 from proud.training import loop
 from proud.training.evaluator import Evaluator
 from proud.training.loop import Loop
+from proud.training.records import epochs_of
 from proud.training.run import train
-from proud.training.run_folder import RUN_FILES
+from proud.training.run_folder import RUN_FILES, RunFolder
 from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
 
 every_method = pytest.mark.parametrize("name", [*METHODS, "minimal"])
@@ -79,7 +80,7 @@ def run(
     """Train; returns the records. `given`: changes to the run's config."""
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu", resume=resume)
     train(toy_run(name, task, **given), toy_settings(name, **settings), options, data=task, watch=watch)
-    return loop.epochs_of(folder).read()
+    return epochs_of(folder).read()
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -102,7 +103,7 @@ def build(name: str, task: Task, folder: Path, **settings: Any) -> Loop:
     device = torch.device("cpu")
     context = make_context(task.training, spec, device, weights="none", seed=3, precision="fp32")
     folder.mkdir(exist_ok=True)
-    return Loop(method_class(name)(toy_settings(name, **settings), context), task, folder, {})
+    return Loop(method_class(name)(toy_settings(name, **settings), context), task, RunFolder(folder), {})
 
 
 @every_method

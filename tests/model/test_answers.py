@@ -26,7 +26,7 @@ from proud.training.run import train
 from proud.trust.calibration import probabilities
 from proud.trust.fitted import RISKS, Trust, fit_trust, read_trust
 from proud.typed import as_record, parse_record
-from toy import SIDE, task_from, toy_images, toy_run, toy_settings, toy_task
+from toy import SIDE, edit_json, restamp, task_from, toy_images, toy_run, toy_settings, toy_task
 
 
 def trained(method: str, folder: Path) -> Path:
@@ -128,7 +128,7 @@ def test_damaged_calibration_is_refused(run: Path, tmp_path: Path) -> None:
     load_model(run, "cpu").save(tmp_path)
     about = json.loads((tmp_path / "model.json").read_text())
     for change in ({"temperature": 0.0}, {"thresholds": [1]}, {"quantiles": {}}, {"temperature": "hot"}):
-        (tmp_path / "model.json").write_text(json.dumps(about | {"trust": about["trust"] | change}))
+        edit_json(tmp_path / "model.json", trust=about["trust"] | change)
         with pytest.raises(UserError, match="does not hold a valid model"):
             load_model(tmp_path, "cpu")
 
@@ -182,5 +182,6 @@ def test_prototypes_that_do_not_fit_are_refused(name: str, change: Any, text: st
     found = load_file(path)
     given = found.pop(name, torch.ones(1))
     save_file(found if change is None else found | {name: change(given).contiguous()}, path)
+    restamp(path.parent)
     with pytest.raises(UserError, match=f"does not hold a valid model: .*{text}"):
         load_model(tmp_path / "copy", "cpu")

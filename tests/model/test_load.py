@@ -15,12 +15,14 @@ from safetensors.torch import load_file, save_file
 
 from cli.fresh import assert_cpu_time
 from proud.errors import UserError
+from proud.manifest import manifest_file, read_manifest
 from proud.model.load import load_model
 from proud.model.predict import Model, find_images
 from proud.nets import models
 from proud.nets.batch_norm import plain_name
 from proud.nets.models import build_net, model_spec
-from toy import write_folders
+from proud.stamps import Stamp
+from toy import edit_json, restamp, write_folders
 
 
 @pytest.fixture
@@ -51,8 +53,7 @@ def test_a_share_of_own_statistics_is_kept(blended: Model, tmp_path: Path) -> No
     again = load_model(tmp_path, "cpu")
     assert again.spec == blended.spec and torch.equal(again.logits(images), blended.logits(images))
     about = json.loads((tmp_path / "model.json").read_text())
-    about["spec"]["own_share"] = 0.1
-    (tmp_path / "model.json").write_text(json.dumps(about))
+    edit_json(tmp_path / "model.json", spec=about["spec"] | {"own_share": 0.1})
     assert not torch.allclose(load_model(tmp_path, "cpu").logits(images), blended.logits(images))
 
 
@@ -69,11 +70,14 @@ def test_blended_batch_norms_do_not_fit_plain_ones(blended: Model, tmp_path: Pat
 def test_models_of_the_earlier_format_are_read(blended: Model, tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     save_file({plain_name(name): tensor for name, tensor in tensors.items()}, tmp_path / "model.safetensors")
+    restamp(tmp_path)
     images = torch.randint(0, 256, (2, 3, 36, 36), dtype=torch.uint8)
     with pytest.raises(UserError, match="tensors are missing"):
         load_model(tmp_path, "cpu")
-    about = json.loads((tmp_path / "model.json").read_text())
-    (tmp_path / "model.json").write_text(json.dumps(about | {"format": "proud-model-1"}))
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(UserError, match=r"manifest\.json is missing"):
+        load_model(tmp_path, "cpu")
+    edit_json(tmp_path / "model.json", format="proud-model-1")
     assert torch.equal(load_model(tmp_path, "cpu").logits(images), blended.logits(images))
 
 
@@ -116,6 +120,7 @@ def test_invalid_models_are_refused(change: str, saved: Path) -> None:
         (saved / "model.safetensors").write_bytes(b"\x00" * 100)
     elif change == "pickle":
         (saved / "model.safetensors").write_bytes(pickle.dumps({"weights": [1, 2]}))
+    restamp(saved)
     with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(saved, "cpu")
 
@@ -160,7 +165,7 @@ def test_saving_replaces_nothing_silently(saved: Path, tmp_path: Path) -> None:
         model.save(saved)
     (saved / "prototypes.safetensors").write_bytes(b"another model's")
     model.save(saved, overwrite=True)
-    assert {path.name for path in saved.iterdir()} == {"model.json", "model.safetensors"}
+    assert {path.name for path in saved.iterdir()} == {"model.json", "model.safetensors", "manifest.json"}
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
@@ -179,6 +184,11 @@ def test_warnings_of_the_run_are_kept(saved: Path, tmp_path: Path) -> None:
 def test_a_file_much_larger_than_the_network_is_not_read(saved: Path) -> None:
     with (saved / "model.safetensors").open("r+b") as file:
         file.truncate(3_000_000_000)  # a hole, which takes no room
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
+        load_model(saved, "cpu")
+    stamps = read_manifest(saved) or {}
+    stamps["model.safetensors"] = Stamp(3_000_000_000, "")
+    (saved / "manifest.json").write_bytes(manifest_file(stamps))
     with pytest.raises(UserError, match=r"3,000,000,000 bytes exceed the limit"):
         load_model(saved, "cpu")
 

@@ -14,6 +14,7 @@ from proud.cli import main as cli
 from proud.data.decode import PixelFormat, in_square
 from proud.errors import UserError
 from proud.model.load import load_model
+from toy import edit_json
 
 
 def pictures(count: int, seed: int, right: bool) -> np.ndarray:
@@ -62,8 +63,7 @@ def test_the_choice_is_saved_and_unknown_ones_are_refused(run: Path, tmp_path: P
     path = tmp_path / "saved" / "model.json"
     about = json.loads(path.read_text())
     assert about["spec"]["square"] == "pad"
-    about["spec"]["square"] = "round"
-    path.write_text(json.dumps(about))
+    edit_json(path, spec=about["spec"] | {"square": "round"})
     with pytest.raises(UserError, match=r"does not hold a valid model: spec\.square: "):
         load_model(path.parent)
 

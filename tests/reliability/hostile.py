@@ -136,10 +136,19 @@ def models(cases: int, folder: Path) -> dict[str, Any]:
 def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
     import torch
 
+    from proud.held import HeldFolder
     from proud.methods import method_class
     from proud.methods.context import make_context
     from proud.nets.models import model_spec
-    from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
+    from proud.stamps import sealed, unsealed
+    from proud.training.checkpoint import (
+        Checkpoint,
+        Position,
+        check_position,
+        load_checkpoint,
+        load_into,
+        save_checkpoint,
+    )
     from proud.training.run_folder import refuse_difference
     from toy import toy_settings, toy_task
 
@@ -150,32 +159,42 @@ def checkpoints(cases: int, folder: Path) -> dict[str, Any]:
     method.net.head(torch.zeros(1, method.net.num_features)).sum().backward()
     method.optimizer.step()
     config = {"lr": 0.1, "method_config": {"epochs": 4}}
-    save_checkpoint(folder, method.state_dict(), Position(0, 1, 1), config)
+    held = HeldFolder(folder)
+    save_checkpoint(held, Checkpoint(method.state_dict(), Position(0, 1, 1), config))
     (path,) = folder.glob("*.json")
-    about, tensors = json.loads(path.read_bytes()), path.with_suffix(".safetensors").read_bytes()
+    about, tensors = unsealed(json.loads(path.read_bytes())), path.with_suffix(".safetensors").read_bytes()
 
     def one(chance: random.Random) -> None:
         changed = mutate_safetensors(tensors, chance) if chance.random() < 0.5 else tensors
         right = about | {"sha256": hashlib.sha256(changed).hexdigest()}  # whoever forges it computes that too
         path.with_suffix(".safetensors").write_bytes(changed)
-        path.write_bytes(json_text(mutate_json(right, chance) if changed is tensors else right, chance))
-        found = load_checkpoint(folder)
+        given = mutate_json(right, chance) if changed is tensors else right
+        path.write_bytes(json_text(sealed(given) if isinstance(given, dict) else given, chance))
+        found = load_checkpoint(held)
         if found is not None:
-            state, position, stored = found
-            refuse_difference(folder, stored, config)
-            check_position(position, method.stage_list(), folder)
-            load_into(method, state, folder)
+            refuse_difference(folder, found.config, config)
+            check_position(found.position, method.stage_list(), folder)
+            load_into(method, found.state, folder)
 
     return fuzz("checkpoints", cases, folder, one)
+
+
+def resealed(given: dict[str, Any]) -> dict[str, Any]:
+    """Whoever forges it computes the checksum, too."""
+    from proud.stamps import SEAL, sealed
+
+    return sealed({key: value for key, value in given.items() if key != SEAL})
 
 
 def run_folders(cases: int, folder: Path) -> dict[str, Any]:
     """run.json, result.json and records.jsonl of a finished run, as `--resume` and the bench read them."""
     from proud.config import Options
+    from proud.held import HeldFolder
     from proud.model.format import read_result
-    from proud.training.records import epochs_of
+    from proud.stored import EpochRecord
+    from proud.training.records import OwnRecords, epochs_of
     from proud.training.run import train
-    from proud.training.run_folder import opened, refuse_other_data
+    from proud.training.run_folder import RunFolder, opened, refuse_other_data
     from toy import toy_run, toy_settings, toy_task
 
     task = toy_task(per_class=2)
@@ -183,6 +202,7 @@ def run_folders(cases: int, folder: Path) -> dict[str, Any]:
     options = Options(out=str(folder), threads=1, quiet=True, device="cpu")
     train(toy_run("erm", task), settings, options, data=task)
     names = ("run.json", "result.json", "records.jsonl")
+    (folder / "manifest.json").unlink()  # which would refuse every change
     whole = {name: (folder / name).read_bytes() for name in names}
     config = json.loads(whole["run.json"])["config"]
 
@@ -191,12 +211,14 @@ def run_folders(cases: int, folder: Path) -> dict[str, Any]:
             (folder / name).write_bytes(content)
         name = chance.choice(names)
         line = json.loads(whole[name].splitlines()[0] if name == "records.jsonl" else whole[name])
-        (folder / name).write_bytes(json_text(mutate_json(line, chance), chance) + b"\n")
-        with opened(folder, config, Options(out=str(folder), resume=True)) as before:
+        given = mutate_json(line, chance)
+        given = resealed(given) if name == "run.json" and isinstance(given, dict) else given
+        (folder / name).write_bytes(json_text(given, chance) + b"\n")
+        with opened(RunFolder(folder), config, Options(out=str(folder), resume=True)) as before:
             assert before is not None
             refuse_other_data(folder, before["task"], task.report)
             read_result(folder)
-            epochs_of(folder).cut(1)
+            OwnRecords(HeldFolder(folder), "records.jsonl", EpochRecord).cut(1)
             epochs_of(folder).read()
 
     return fuzz("run folders", cases, folder, one)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 FUZZ = {"images": 400, "models": 150, "checkpoints": 100, "run folders": 100, "CSV tables": 100, "bench results": 100}
 KILLS = 3  # of each kind: with a checkpoint after every epoch or every second, and of bench workers
-EVENTS = 3  # with and without power loss
+LOSSES = 3  # power losses after each file event
+WRITES = 12  # writes that fail
 SOAK_ONLY = {  # like others, and some seconds each
     "the terminal is gone",
     "SIGTERM during evaluation",

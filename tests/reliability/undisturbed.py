@@ -40,7 +40,9 @@ class Site:
         wait_until((self.place / "hangs").exists, process)
         process.kill()
         ends(process)
-        (self.half_done / "checkpoints" / ".checkpoint-000009.safetensors.0a1b2c3d.part").write_bytes(b"left by a kill")
+        (self.half_done / "checkpoints" / ".checkpoint-000009.safetensors.0a1b2c3d.proud-part").write_bytes(
+            b"left by a kill"
+        )
 
     def begin(self, out: Path, *more: str, before: Callable[[], Any] | None = None) -> tuple[Any, Path]:
         self.count += 1

@@ -126,6 +126,7 @@ def test_an_unfinished_run_has_a_report(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "whole", half)
     for name in ("result.json", "outputs.safetensors", "snapshots/middle.safetensors", "snapshots/last.safetensors"):
         (half / name).unlink()
+    (half / "manifest.json").unlink()
     text = write_report([half], tmp_path / "r.html").read_text()
     assert "not finished" in text
     assert 'id="confusion"' not in text

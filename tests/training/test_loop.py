@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from proud.config import Options
 from proud.data.types import Task
 from proud.errors import UserError
+from proud.held import HeldFolder
 from proud.methods import method_class
 from proud.methods.context import make_context
 from proud.nets.models import model_spec
@@ -23,6 +24,7 @@ from proud.training import loop
 from proud.training.checkpoint import load_checkpoint
 from proud.training.loop import Loop, Progress
 from proud.training.run import train
+from proud.training.run_folder import RunFolder
 from toy import SIDE, toy_run, toy_settings, toy_task
 
 SHORT = {"epochs": 7, "pretrain_epochs": 2, "batch_size": 16}
@@ -38,7 +40,7 @@ def build(task: Task, folder: Path, method: str = "proud", **settings: Any) -> L
     spec = model_spec("digits", len(task.training.classes), SIDE)
     cpu = torch.device("cpu")
     context = make_context(task.training, spec, cpu, weights="none", seed=3, precision="fp32")
-    return Loop(method_class(method)(toy_settings(method, **SHORT | settings), context), task, folder, {})
+    return Loop(method_class(method)(toy_settings(method, **SHORT | settings), context), task, RunFolder(folder), {})
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +160,10 @@ def test_divergence_names_epoch_and_step_and_keeps_the_checkpoint(
     with pytest.raises(UserError, match=r"stage main, epoch 2, step 2 of 2.*last good checkpoint") as error:
         built.run()
     assert ("nan" if what == "loss" else "weights") in str(error.value)
-    found = load_checkpoint(tmp_path / "checkpoints")
+    found = load_checkpoint(HeldFolder(tmp_path / "checkpoints"))
     assert found is not None
-    assert found[1].records == 3
-    assert all(value.isfinite().all() for value in found[0].values())
+    assert found.position.records == 3
+    assert all(value.isfinite().all() for value in found.state.values())
 
 
 @pytest.mark.parametrize("method", ["proud", "proud-plus"])

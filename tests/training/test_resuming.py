@@ -19,7 +19,7 @@ from proud.machine import Stopped
 from proud.model.load import load_model
 from proud.training import loop
 from proud.training.run import train
-from toy import SIDE, toy_run, toy_settings, toy_task, write_folders
+from toy import SIDE, edit_json, toy_run, toy_settings, toy_task, write_folders
 
 
 def go(
@@ -84,7 +84,7 @@ def test_resuming_with_changed_code_warns(stopped: Path) -> None:
     path = stopped / "run.json"
     about = json.loads(path.read_text())
     assert len(about["code"]) == 12
-    path.write_text(json.dumps(about | {"code": "0123456789ab"}))
+    edit_json(path, code="0123456789ab")
     with pytest.warns(UserWarning, match=r"The code of erm has changed since the run in .* started"):
         go(stopped, resume=True)
     assert json.loads(path.read_text())["code"] == f"0123456789ab {about['code']}"
@@ -95,7 +95,7 @@ def test_resuming_with_other_test_images_is_refused(stopped: Path) -> None:
     about = json.loads(path.read_text())
     (test,) = (name for name, domain in about["task"]["domains"].items() if domain["role"] == "test")
     about["task"]["content"][test] = "another"
-    path.write_text(json.dumps(about))
+    edit_json(path, task=about["task"])
     with pytest.raises(UserError, match=f"{test}: other images or labels"):
         go(stopped, resume=True)
 
@@ -214,7 +214,8 @@ def test_a_full_disk_is_one_clear_error_and_the_last_checkpoint_stays(
 
 def test_a_finished_run_is_not_run_again(whole: Path) -> None:
     result = json.loads((whole / "result.json").read_text())
-    assert go(whole, resume=True, watch=lambda now: pytest.fail("trained again")) == result
+    again = go(whole, resume=True, watch=lambda now: pytest.fail("trained again"))
+    assert again == result | {"folder": str(whole)}
 
 
 def test_a_finished_run_that_was_moved_gives_its_result_from_where_it_is(whole: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from proud.methods.context import make_context
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.evaluator import Evaluator
-from toy import CLASSES, SIDE, toy_settings, toy_task, write_folders
+from toy import CLASSES, SIDE, restamp, toy_settings, toy_task, write_folders
 
 FLAGS = "--epochs 2 --pretrain-epochs 1 --batch-size 8 --threads 1 --device cpu --quiet --size 16"
 
@@ -240,6 +240,7 @@ def test_added_labels_are_never_overwritten(
     assert (tmp_path / "extra.csv").read_text() == before
     about = {"name": "north", "score": 0.5, "text": "north: look", "verdict": "doubtful", "signals": {}, "look_at": []}
     (second / "diagnosis.json").write_text(json.dumps([about]))
+    restamp(second)
     for name in ("extra-2.csv", "extra-3.csv"):
         capsys.readouterr()
         show_sites(second)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from test_known import with_known
 
 import oracle
@@ -22,7 +22,7 @@ from proud.model.load import load_model
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.run import train
-from proud.training.snapshot import save_snapshot
+from proud.training.snapshot import snapshot
 from toy import CLASSES, as_domain, task_from, toy_images, toy_run, toy_settings, toy_task
 
 
@@ -104,11 +104,10 @@ def test_saved_prototypes_match_the_features_of_predictions(normed: tuple[Path, 
 
 
 @pytest.mark.parametrize("name", ["proud", "proud-plus", "mean-teacher"])
-def test_snapshots_show_features_like_those_of_the_prototypes(name: str, tmp_path: Path) -> None:
+def test_snapshots_show_features_like_those_of_the_prototypes(name: str) -> None:
     task = network_task(32)
     method, random = pseudo_labeled(name, task, "test_resnet")
-    save_snapshot(tmp_path / "first.safetensors", method, method.describe(), task, random)
-    shown = load_file(tmp_path / "first.safetensors")
+    shown = load(snapshot("first", method, method.describe(), task, random))
     truth = task.evaluation.audits["hidden 2"].labels
     assert torch.equal(shown["unlabeled/hidden 2/truth"], truth)  # for every method: maps are coloured by true classes
     net, spec = method.network(), method.context.spec

@@ -11,7 +11,6 @@ Any number of workers may share one folder. A worker attempts a job (`attempt`) 
 from __future__ import annotations
 
 import gc
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from proud.bench.results import (
 from proud.bench.reuse import Families, Tasks, WorkReuse, half_done_first
 from proud.config import Options, RunConfig, flat
 from proud.errors import UserError
+from proud.files import replacing
 from proud.machine import Stopped
 from proud.model.format import read_result, read_run
 from proud.text import one_line
@@ -97,7 +97,6 @@ class Scheduler:
             self.failures[job.key] = answer.error
             self.view.failed(job, UserError(answer.error))
         elif answer.row is not None:
-            shutil.rmtree(self.folder / "runs" / job.name / "checkpoints", ignore_errors=True)
             self.view.finished(job, answer.row)
 
     def _is_general(self, error: str, job: Job) -> bool:
@@ -191,10 +190,11 @@ def attempt(
 
 
 def unexpected(error: Exception, path: Path) -> str:
-    """One line for a failure that is not the user's, and the traceback in a file beside the run."""
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "error.txt").write_text("".join(traceback.format_exception(error)))
-    return f"{type(error).__name__}: {one_line(error)} (traceback: error.txt in the run's folder)"
+    """One line for a failure that is not the user's, and the traceback in a file beside the run's folder."""
+    told = path.with_name(f"{path.name}.error.txt")
+    with replacing(told) as part:
+        part.write_text("".join(traceback.format_exception(error)))
+    return f"{type(error).__name__}: {one_line(error)} (traceback: {told})"
 
 
 def run_job(
@@ -202,12 +202,10 @@ def run_job(
 ) -> ResultRow:
     """One run from its current state to its result. The caller holds the job's claim."""
     path = reuse.folder / "runs" / job.name
-    if path.is_dir() and not (path / "run.json").is_file():  # its worker died before it started
-        shutil.rmtree(path)
     run = with_stored_place(job.run, path)
     options = replace(options, out=str(path), resume=True, overwrite=False, quiet=True)
     try:
-        if read_result(path) is not None:
+        if (path / "run.json").is_file() and read_result(path) is not None:
             result = train(run, job.settings, options, watch=watch)
         else:
             task = reuse.tasks(run)

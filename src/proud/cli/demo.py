@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from rich.markup import escape
 from rich.table import Table
 
+from proud.cli.exit import STOPS, say_stopped
 from proud.cli.flags.demo import DemoArguments
 from proud.cli.show import console
 from proud.config import Options, RunConfig
 from proud.errors import UserError
 from proud.files import refuse_stdout
-from proud.machine import Stopped
+from proud.held import HeldFolder, new_id
+from proud.marks import MARK, is_marked, mark_file
 from proud.methods import method_config
 from proud.methods.presets import preset
 from proud.report.page import write_report
@@ -28,37 +30,49 @@ METHODS = {"erm": "source-only (ERM)", RunConfig.method: "ProUD"}
 
 
 def run(arguments: DemoArguments) -> int:
-    out, seed = arguments.out, arguments.seed
-    refuse_stdout(out, "a demo")
-    is_demo = any((out / method / "run.json").is_file() for method in METHODS)
-    if out.exists() and not is_demo and any(out.iterdir()):
-        raise UserError(f"{out} has other files. Choose another --out.")
-    whole = (out / "report.html").is_file()
-    if whole:  # a stop leaves an incomplete demo
-        (out / "report.html").unlink()
+    refuse_stdout(arguments.out, "a demo")
+    try:
+        return compare(arguments.out, arguments.seed)
+    except STOPS as stop:
+        return say_stopped(stop, "The same command continues.")
+
+
+def compare(out: Path, seed: int) -> int:
+    whole = is_complete(out)
     console.print(
         "[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
         "[bold]print[/bold], tested on the unseen [bold]street[/bold]"
     )
     results = {}
     for method, name in METHODS.items():
-        started = any((out / method).glob("checkpoints/*")) and not whole  # stopped before: it continues
-        if not started:
-            shutil.rmtree(out / method, ignore_errors=True)
+        there = (out / method / "run.json").is_file()
         config = RunConfig(data="embedded", labeled="pen", test="street", method=method, seed=seed)
         settings = method_config(method, **preset("embedded", method=method))
         # the score is the mean of the last five epochs all the same
-        options = Options(out=str(out / method), eval_every=4, device="auto", resume=started)
-        try:
-            with watching(name, True, console) as watch:
-                results[method] = train(config, settings, options, watch=watch)
-        except Stopped:
-            console.print("Stopped. The same command continues.")
-            return 130
+        options = Options(out=str(out / method), eval_every=4, device="auto")
+        options = replace(options, resume=there and not whole, overwrite=there and whole)
+        with watching(name, True, console) as watch:
+            results[method] = train(config, settings, options, watch=watch)
     page = write_demo_report(out)
     show_demo(results, out)
     console.print(f"Report: [bold]{page.resolve().as_uri()}[/bold]", soft_wrap=True)
     return 0
+
+
+def is_complete(out: Path) -> bool:
+    """Whether a whole demo is there, which is replaced; one that was stopped continues. Only a folder with the mark of
+    a demo is used, and of it only what the runs and the report recognise as their own."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is a file, not a folder.")
+    with HeldFolder(out) as folder:
+        if is_marked(folder, "demo"):
+            whole = folder.has("report.html")
+            folder.remove("report.html")  # until the new one is written, the demo is not complete
+            return whole
+        if folder.names():
+            raise UserError(f"{out} has other files. Choose another --out.")
+        folder.write(MARK, mark_file("demo", new_id()))
+    return False
 
 
 def write_demo_report(out: Path) -> Path:

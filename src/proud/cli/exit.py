@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from proud.errors import UserError
+from proud.errors import Stopped, UserError
 from proud.text import printable
 
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
@@ -17,6 +17,16 @@ STOPPING = (signal.SIGTERM, signal.SIGHUP)
 
 class Terminated(BaseException):
     """SIGTERM or SIGHUP outside of training, which stops at a checkpoint."""
+
+
+STOPS = (Stopped, Terminated, KeyboardInterrupt)
+
+
+def say_stopped(stop: BaseException, advice: str = "") -> int:
+    """One line that says what to do next, if anything; returns the exit code."""
+    number = signal.Signals(stop.args[0]) if isinstance(stop, Terminated) else signal.SIGINT
+    by = f" by {number.name}" if isinstance(stop, Terminated) else ""
+    return say(f"stopped{by}. {advice}".rstrip(), 128 + number)
 
 
 def exit_code(command: Callable[[], int]) -> int:
@@ -28,11 +38,8 @@ def exit_code(command: Callable[[], int]) -> int:
         return code
     except UserError as error:
         return say(str(error), 2)
-    except KeyboardInterrupt:
-        return say("interrupted", 130)
-    except Terminated as error:
-        number = signal.Signals(error.args[0])
-        return say(f"stopped by {number.name}. The same command starts it again.", 128 + number)
+    except STOPS as stop:
+        return say_stopped(stop)
     except (BrokenPipeError, ConnectionError):  # as in `proud train --help | head`
         return closed_output()
     except OSError as error:

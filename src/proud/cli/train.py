@@ -11,11 +11,14 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
+from proud.cli.exit import STOPS, say_stopped
 from proud.cli.flags.train import TrainArguments
 from proud.cli.show import console, show_plain, show_sites, show_warning, unreadable
+from proud.config import Options
 from proud.distributed.ranks import join
+from proud.errors import UserError
 from proud.files import refuse_stdout
-from proud.machine import Stopped
+from proud.manifest import Files
 from proud.model.format import read_run
 from proud.stored import DomainRecord, ResultRecord, TaskRecord
 from proud.training.loop import Progress
@@ -32,7 +35,7 @@ MOST_CLASSES = 20  # that are shown
 def run(arguments: TrainArguments) -> int:
     folder = arguments.options.out or default_folder(arguments.run)
     refuse_stdout(folder, "a run")
-    started = time.monotonic()
+    started, before = time.monotonic(), run_id(Path(folder))
     if arguments.notice and not arguments.options.quiet:
         console.print(arguments.notice, markup=False, highlight=False, soft_wrap=True)
     with join(arguments.options.device) as group:
@@ -46,15 +49,30 @@ def run(arguments: TrainArguments) -> int:
                     watch=watch,
                     group=group,
                 )
-        except Stopped:
-            if not group.rank:
-                console.print(
-                    f"Stopped. Continue with the same command and [bold]--resume[/bold]: the run is in {escape(folder)}"
-                )
-            return 130
-        if group.rank == 0:
-            show_result(result, time.monotonic() - started)
+            if group.rank == 0:
+                show_result(result, time.monotonic() - started)
+        except STOPS as stop:
+            return 130 if group.rank else say_stopped(stop, how_to_go_on(Path(folder), arguments.options, before))
     return 0
+
+
+def how_to_go_on(folder: Path, options: Options, before: str) -> str:
+    """After a stop in any phase: advice that never costs the run. `before`: the id of the run that was there first."""
+    now = run_id(folder)
+    if not now or (now == before and not options.resume):  # nothing has been written yet
+        return "The same command starts it again."
+    if Files(folder).stamps is not None:
+        return f"The run in {folder} is complete."
+    how = "" if options.resume else " with --resume instead of --overwrite" if options.overwrite else " and --resume"
+    return f"Continue with the same command{how}: the run is in {folder}"
+
+
+def run_id(folder: Path) -> str:
+    """Empty if there is no run."""
+    try:
+        return str(read_run(folder).get("id", "of an earlier version"))
+    except UserError:
+        return ""
 
 
 @contextmanager

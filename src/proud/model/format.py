@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.files import replacing, write_json, write_tensors
+from proud.files import MOST_JSON_BYTES, json_file, tensor_bytes
+from proud.manifest import MANIFEST, Files, manifest_file
+from proud.stamps import Stamp, sealed
 from proud.stored import ResultRecord, RunRecord, TaskRecord, VerdictRecord
-from proud.typed import read_record
+from proud.typed import as_record, parse_record, parse_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +20,14 @@ if TYPE_CHECKING:
 
     from proud.nets.models import ModelSpec
 
-RUN_FORMAT = "proud-run-1"
+RUN_FORMAT = "proud-run-2"  # proud-run-1 had neither checksum nor manifest
 MODEL_FORMAT = "proud-model-2"
-PLAIN_NAMES_FORMAT = "proud-model-1"  # blended batch norms had the names of plain ones
+PLAIN_NAMES_FORMAT = "proud-model-1"  # blended batch norms had the names of plain ones, and there was no manifest
+RESULT = "result.json"
 PROTOTYPES_FORMAT = "proud-prototypes-1"
 DESCRIPTION, WEIGHTS, PROTOTYPES = "model.json", "model.safetensors", "prototypes.safetensors"
 CARD = "README.md"
-MODEL_FILES = {DESCRIPTION, WEIGHTS, PROTOTYPES, CARD}
+MODEL_FILES = {DESCRIPTION, WEIGHTS, PROTOTYPES, CARD, MANIFEST}
 MODEL_FOLDER = "model"
 """in a run: it can be copied and used without the run"""
 
@@ -32,7 +35,7 @@ MODEL_FOLDER = "model"
 def model_folder(given: Path) -> Path:
     """The folder of a run's model, or `given` itself if that is a model's folder."""
     inside = given / MODEL_FOLDER
-    return inside if (inside / DESCRIPTION).is_file() else given
+    return inside if Files(inside).has(DESCRIPTION) else given
 
 
 def run_folder(given: Path) -> Path:
@@ -42,8 +45,7 @@ def run_folder(given: Path) -> Path:
     return above if is_part and (above / "run.json").is_file() else given
 
 
-def write_model(
-    folder: Path,
+def model_files(
     state: dict[str, Tensor],
     spec: ModelSpec,
     classes: Sequence[str],
@@ -53,56 +55,59 @@ def write_model(
     prototypes: dict[str, Tensor] | None = None,
     warnings: Sequence[str] = (),
     card: str = "",
-) -> None:
-    """`trust`: the calibration, as JSON. `card`: the text of README.md. The description is written last."""
-    if card:
-        with replacing(folder / CARD) as part:
-            part.write_text(card, encoding="utf-8")
-    if prototypes:
-        with replacing(folder / PROTOTYPES) as part:
-            write_tensors(part, prototypes, PROTOTYPES_FORMAT)
-    with replacing(folder / WEIGHTS) as part:
-        write_tensors(part, state, MODEL_FORMAT)
-    about = {"format": MODEL_FORMAT, "classes": list(classes), "spec": asdict(spec), "config": config}
+) -> dict[str, bytes]:
+    """All files of a model, the manifest last. `trust`: the calibration, as JSON. `card`: the text of README.md, which
+    people may edit, so that it is not in the manifest."""
+    about: dict[str, Any] = {"format": MODEL_FORMAT, "classes": list(classes), "spec": asdict(spec), "config": config}
     about |= {"warnings": list(warnings)} if warnings else {}
-    write_json(folder / DESCRIPTION, about | ({"trust": trust} if trust else {}))
+    files = {PROTOTYPES: tensor_bytes(prototypes, PROTOTYPES_FORMAT)} if prototypes else {}
+    files[WEIGHTS] = tensor_bytes(state, MODEL_FORMAT)
+    files[DESCRIPTION] = json_file(about | ({"trust": trust} if trust else {}))
+    listed = manifest_file({name: Stamp.of(content) for name, content in files.items()})
+    return files | ({CARD: card.encode()} if card else {}) | {MANIFEST: listed}
 
 
-def read_run(folder: Path) -> RunRecord:
-    """run.json of a run or of its model's folder: its config and the description of its task."""
+def run_file(about: dict[str, Any]) -> bytes:
+    """run.json."""
+    return json_file(sealed({**as_record({"format": RUN_FORMAT} | about, RunRecord)}))
+
+
+def read_run(folder: Path, compare: bool = True) -> RunRecord:
+    """run.json of a run or of its model's folder: its config and the description of its task. Without `compare` it is
+    not compared with the manifest, only with the checksum that it holds."""
     folder = run_folder(folder)
     try:
-        return read_record(folder / "run.json", RunRecord)
+        content = Files(folder, compare).read("run.json", MOST_JSON_BYTES)
+        about = parse_record(content, RunRecord)
+        return parse_sealed(content, RunRecord) if about["format"] == RUN_FORMAT else about
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} does not hold a run: run.json cannot be read ({error}).") from error
 
 
+def is_finished(folder: Path) -> bool:
+    """The manifest is written last; runs of earlier versions have none."""
+    if Files(folder).stamps is not None:
+        return True
+    return (folder / RESULT).exists() and read_run(folder)["format"] != RUN_FORMAT
+
+
 def read_result(folder: Path) -> ResultRecord | None:
-    """The result of a finished run; None if it is not finished or not readable."""
-    try:
-        return read_record(folder / "result.json", ResultRecord)
-    except (OSError, ValueError):
+    """The result of a finished run; None if it is not finished, an error if it is not readable."""
+    if not is_finished(folder):
         return None
-
-
-def stored_result(folder: Path) -> ResultRecord | None:
-    """The same for who cannot compute it again: None if the run is not finished, an error if it is not readable."""
-    path = folder / "result.json"
     try:
-        return read_record(path, ResultRecord) if path.exists() else None
+        return parse_record(Files(folder).read(RESULT, MOST_JSON_BYTES), ResultRecord)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}).") from error
+        raise UserError(f"{folder / RESULT} cannot be read ({error}).") from error
 
 
 def read_verdicts(folder: Path) -> list[VerdictRecord]:
     """The verdict on each unlabeled domain; empty for a method without pseudo-labels."""
-    path = folder / "diagnosis.json"
-    if not path.exists():
-        return []
+    files, name = Files(folder), "diagnosis.json"
     try:
-        return read_record(path, list[VerdictRecord])
+        return parse_record(files.read(name, MOST_JSON_BYTES), list[VerdictRecord]) if files.has(name) else []
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}).") from error
+        raise UserError(f"{folder / name} cannot be read ({error}).") from error
 
 
 def other_images(stored: TaskRecord, now: TaskRecord) -> list[str]:

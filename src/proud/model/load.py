@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from proud.errors import UserError
-from proud.files import bytes_of, check_tensors, read_regular, read_tensors
+from proud.files import MOST_JSON_BYTES, bytes_of, check_tensors, parse_tensors, read_regular
 from proud.machine import choose_device
-from proud.model.format import CARD, DESCRIPTION, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
+from proud.manifest import MANIFEST, Files
+from proud.model.format import CARD, DESCRIPTION, MODEL_FORMAT, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
 from proud.model.predict import Model
 from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec, Net, build_net
 from proud.stored import ModelRecord, Settings, SpecRecord
 from proud.text import nfc, one_line
 from proud.trust.fitted import Trust, read_trust
-from proud.typed import read_record
+from proud.typed import parse_record
 
 MOST_PROTOTYPE_BYTES = 1_000_000_000
 MOST_CARD_BYTES = 1_000_000
@@ -35,7 +36,7 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.")
     place = model_folder(folder)
-    if not (place / DESCRIPTION).is_file():
+    if not Files(place).has(DESCRIPTION):
         unfinished = (folder / "run.json").is_file()
         hint = "its training has not finished (continue with --resume)" if unfinished else "it is not a run's folder"
         raise UserError(f"{folder} has no {DESCRIPTION}: {hint}.")
@@ -72,19 +73,22 @@ Parts = tuple[Net, ModelSpec, tuple[str, ...], Settings, Trust | None, dict[str,
 
 def read_model(folder: Path) -> Parts:
     """All parts of a `Model`, on the CPU."""
-    about = read_record(folder / DESCRIPTION, ModelRecord)
+    files = Files(folder)
+    about = parse_record(files.read(DESCRIPTION, MOST_JSON_BYTES), ModelRecord)
+    if about["format"] == MODEL_FORMAT and files.stamps is None:
+        raise ValueError(f"{MANIFEST} is missing, so that the other files cannot be checked")
     spec, classes = read_spec(about["spec"]), read_classes(about["classes"])
     if len(classes) != spec.classes:
         raise ValueError("the network has another number of classes")
     expected = expected_tensors(spec)
     if about["format"] == PLAIN_NAMES_FORMAT:
         expected = {plain_name(name): tensor for name, tensor in expected.items()}
-    tensors = read_tensors(folder / WEIGHTS, bytes_of(expected.values()))
+    tensors = parse_tensors(files.read(WEIGHTS, bytes_of(expected.values())))
     check_tensors(tensors, expected)
     width = expected["head.direction"].shape[1]
     net = build_net(spec, width=width)
     net.load_state_dict(tensors)
-    trust, prototypes = read_trust(about.get("trust")), read_prototypes(folder, spec.classes, width)
+    trust, prototypes = read_trust(about.get("trust")), read_prototypes(files, spec.classes, width)
     return net, spec, classes, about.get("config", {}), trust, prototypes, tuple(about.get("warnings", []))
 
 
@@ -133,12 +137,11 @@ def read_card(folder: Path) -> str:
         return ""
 
 
-def read_prototypes(folder: Path, classes: int, width: int) -> dict[str, Tensor] | None:
+def read_prototypes(files: Files, classes: int, width: int) -> dict[str, Tensor] | None:
     """None for methods without prototypes."""
-    path = folder / PROTOTYPES
-    if not path.is_file():
+    if not files.has(PROTOTYPES):
         return None
-    found = read_tensors(path, MOST_PROTOTYPE_BYTES)
+    found = parse_tensors(files.read(PROTOTYPES, MOST_PROTOTYPE_BYTES))
     check_tensors(found, expected_prototypes(found, classes, width))
     if not found["tau"] > 0:
         raise ValueError("the temperature of the prototypes is not positive")

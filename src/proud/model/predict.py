@@ -20,8 +20,10 @@ from proud.data.forms import is_paths, read_form
 from proud.data.walk import Walk
 from proud.errors import UserError
 from proud.files import write_table
+from proud.held import PART, HeldFolder
+from proud.manifest import replace_together
 from proud.model.answers import AnswerOptions, answers, as_arrays, assess
-from proud.model.format import CARD, MODEL_FILES, PROTOTYPES, write_model
+from proud.model.format import MODEL_FILES, model_files
 from proud.model.reading import Reading
 from proud.nets.forward import forward_all
 from proud.nets.models import ModelSpec, Net
@@ -105,14 +107,11 @@ class Model:
         """
         folder = Path(folder)
         there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-        if there - MODEL_FILES:
+        if {name for name in there if not PART.fullmatch(name)} - MODEL_FILES:
             raise UserError(f"{folder} has other files: save the model in a folder of its own.")
         if there and not overwrite:
             raise UserError(f"{folder} holds a model: choose another folder, or replace it with overwrite=True.")
-        for name in (PROTOTYPES, CARD):
-            (folder / name).unlink(missing_ok=True)
-        write_model(
-            folder,
+        files = model_files(
             self.net.state_dict(),
             self.spec,
             self.classes,
@@ -122,6 +121,9 @@ class Model:
             warnings=self.warnings,
             card=self.card,
         )
+        with HeldFolder(folder) as held:
+            replace_together(held, files)
+            held.remove(*(MODEL_FILES - files.keys()))
 
 
 def warn_about_skipped(paths: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import proud
 from proud.data.folder import REPORT_MARK
 from proud.errors import UserError
-from proud.files import replacing, user_errors
+from proud.files import json_file, part_name
+from proud.held import PART, HeldFolder
 from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_files, panel_png
 from proud.report.run_tables import audited_accuracy, images_of
@@ -62,10 +63,7 @@ def write_report(
         "version": proud.__version__,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
     }
-    files.write()
-    text = template().render(context)
-    with replacing(out) as part:
-        part.write_text(text, encoding="utf-8")
+    files.write(template().render(context))
     return out
 
 
@@ -86,6 +84,7 @@ class ReportFiles:
     """The folder beside the page. Only files of an earlier report are ever replaced."""
 
     def __init__(self, out: Path, overwrite: bool) -> None:
+        self.out = out
         self.folder = out.with_name(f"{out.stem}_files")
         self.contents: dict[str, bytes] = {}
         self.earlier: list[str] = []
@@ -98,7 +97,7 @@ class ReportFiles:
         if not self.folder.exists():
             return
         earlier = self._earlier()
-        if earlier is None and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        if earlier is None and (not self.folder.is_dir() or any(not PART.fullmatch(name) for name in self._names())):
             raise UserError(f"{self.folder} contains files that are not from a report: choose another --out.")
         if earlier is not None and not overwrite:
             raise UserError(f"{self.folder} contains an earlier report: choose another --out or add --overwrite.")
@@ -110,21 +109,32 @@ class ReportFiles:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    def _names(self) -> list[str]:
+        return [path.name for path in self.folder.iterdir()]
+
     def add(self, name: str, content: bytes | str) -> dict[str, str]:
         """Queue a file for `write`; returns its link."""
         self.contents[name] = content.encode() if isinstance(content, str) else content
         return {"href": f"{quote(self.folder.name)}/{quote(name)}", "kind": name.rpartition(".")[2].upper()}
 
-    def write(self) -> None:
-        """The list of files comes first, so that an interrupted report can be replaced."""
-        with user_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for name in self.earlier:
-                (self.folder / Path(name).name).unlink(missing_ok=True)
-            names = json.dumps({"files": [*self.contents, REPORT_MARK]}, indent=1) + "\n"
-            (self.folder / REPORT_MARK).write_text(names, encoding="utf-8")
-            for name, content in self.contents.items():
-                (self.folder / name).write_bytes(content)
+    def write(self, page: str) -> None:
+        """Everything is on the disk before the first file of an earlier report is replaced. The list of files comes
+        first, so that an interrupted report can be replaced."""
+        listed = json_file({"files": [*self.contents, REPORT_MARK]})
+        with HeldFolder(self.folder) as folder, HeldFolder(self.out.parent) as above:
+            folder.remove_parts()
+            new = [(folder, REPORT_MARK, listed), *((folder, *each) for each in self.contents.items())]
+            new.append((above, self.out.name, page.encode()))
+            parts = [part_name(name) for _, name, _ in new]
+            try:
+                for part, (place, name, content) in zip(parts, new, strict=True):
+                    place.write_part(part, name, content)
+            except BaseException:
+                folder.remove_parts()
+                raise
+            for part, (place, name, _) in zip(parts, new, strict=True):
+                place.rename_part(part, name)
+            folder.remove(*(Path(name).name for name in self.earlier if name not in (*self.contents, REPORT_MARK)))
 
 
 # ---- values for the template

@@ -14,7 +14,9 @@ import numpy as np
 from proud.bench.results import read_rows
 from proud.config import RunConfig, method_settings
 from proud.errors import UserError
-from proud.model.format import read_run, read_verdicts, stored_result
+from proud.files import MOST_TENSOR_BYTES
+from proud.manifest import Files
+from proud.model.format import is_finished, read_result, read_run, read_verdicts
 from proud.stored import DomainRecord, EpochRecord, LookAt, ResultRecord, ResultRow, RunRecord
 from proud.training.records import epochs_of, timings_of
 from proud.training.snapshot import MOMENTS
@@ -69,11 +71,11 @@ class RunSource:
 
     @cached_property
     def finished(self) -> bool:
-        return (self.folder / "result.json").exists()
+        return is_finished(self.folder)
 
     @cached_property
     def result(self) -> ResultRecord:
-        return stored_result(self.folder) or {"epochs": 0}
+        return read_result(self.folder) or {"epochs": 0}
 
     @cached_property
     def look_at(self) -> dict[str, list[LookAt]]:
@@ -82,12 +84,13 @@ class RunSource:
 
     @cached_property
     def outputs(self) -> Arrays:
-        return read_arrays(self.folder / "outputs.safetensors")
+        return read_arrays(Files(self.folder), "outputs.safetensors")
 
     @cached_property
     def snapshots(self) -> dict[str, Arrays]:
         """Moment → arrays; a run of one or two epochs has fewer moments."""
-        snapshots = {moment: read_arrays(self.folder / "snapshots" / f"{moment}.safetensors") for moment in MOMENTS}
+        files = Files(self.folder)
+        snapshots = {moment: read_arrays(files, f"snapshots/{moment}.safetensors") for moment in MOMENTS}
         return {moment: arrays for moment, arrays in snapshots.items() if arrays}
 
     def epoch_of(self, moment: str) -> int:
@@ -105,16 +108,16 @@ class BenchSource:
     rows: tuple[ResultRow, ...]
 
 
-def read_arrays(path: Path) -> Arrays:
-    if not path.is_file():
+def read_arrays(files: Files, name: str) -> Arrays:
+    if not files.has(name):
         return {}
     from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.numpy import load_file  # noqa: PLC0415
+    from safetensors.numpy import load  # noqa: PLC0415
 
     try:
-        arrays = load_file(path)
+        arrays = load(files.read(name, MOST_TENSOR_BYTES))
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read: {error}. Repeat the run to report on it.") from error
+        raise UserError(f"{files.folder / name} cannot be read: {error}. Repeat the run to report on it.") from error
     return {key: value.astype(np.float32) if value.dtype == np.float16 else value for key, value in arrays.items()}
 
 

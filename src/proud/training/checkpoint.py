@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proud.errors import UserError
-from proud.files import (
-    MOST_TENSOR_BYTES,
-    parse_tensors,
-    read_regular,
-    remove_parts,
-    replacing,
-    user_errors,
-    write_json,
-    write_tensors,
-)
+from proud.files import MOST_JSON_BYTES, MOST_TENSOR_BYTES, json_file, parse_tensors, tensor_bytes
+from proud.held import HeldFolder
+from proud.stamps import Stamp, sealed
 from proud.stored import CheckpointRecord, Settings
 from proud.text import one_line
-from proud.typed import read_record
+from proud.typed import parse_sealed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +23,8 @@ if TYPE_CHECKING:
     from proud.methods.base import Method, Stage
 
 KEPT = 2
-FORMAT = "proud-checkpoint-2"
+FORMAT = "proud-checkpoint-3"
+NAME = re.compile(r"checkpoint-\d{6}\.(json|safetensors)")
 
 
 @dataclass(frozen=True)
@@ -41,58 +36,70 @@ class Position:
     records: int = 0
 
 
-def save_checkpoint(folder: Path, state: dict[str, Tensor], position: Position, config: dict[str, Any]) -> None:
-    name = f"checkpoint-{position.records:06d}"
-    with replacing(folder / f"{name}.safetensors") as part:
-        write_tensors(part, state, FORMAT)
-        digest = _sha256(part)
+@dataclass(frozen=True)
+class Checkpoint:
+    """`run`: the id of the run it belongs to; `stamps`: size and digest of each file that the run had written."""
+
+    state: dict[str, Tensor]
+    position: Position
+    config: Settings
+    run: str = ""
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+
+
+def is_checkpoint(name: str) -> bool:
+    return NAME.fullmatch(name) is not None
+
+
+def save_checkpoint(folder: HeldFolder, saved: Checkpoint) -> None:
+    name = f"checkpoint-{saved.position.records:06d}"
+    content = tensor_bytes(saved.state, FORMAT)
+    folder.write(f"{name}.safetensors", content)
+    about = {key: value for key, value in vars(saved).items() if key != "state"}
+    about |= {"format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(), "position": asdict(saved.position)}
     # the JSON file makes the checkpoint valid: it is written last
-    write_json(
-        folder / f"{name}.json", {"format": FORMAT, "sha256": digest, "position": asdict(position), "config": config}
-    )
+    folder.write(f"{name}.json", json_file(sealed(about)))
     remove_old(folder)
 
 
-def remove_old(folder: Path) -> None:
+def remove_old(folder: HeldFolder) -> None:
     """Remove all but the last two, and tensors without a description, left by a killed process."""
-    with user_errors(folder):
-        for old in sorted(folder.glob("checkpoint-*.json"))[:-KEPT]:
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
-        described = {path.stem for path in folder.glob("checkpoint-*.json")}
-        for path in folder.glob("checkpoint-*.safetensors"):
-            if path.stem not in described:
-                path.unlink(missing_ok=True)
+    ours = [name for name in folder.names() if is_checkpoint(name)]
+    kept = [name.removesuffix(".json") for name in ours if name.endswith(".json")][-KEPT:]
+    folder.remove(*(name for name in ours if name.partition(".")[0] not in kept and name.endswith(".json")))
+    folder.remove(*(name for name in ours if name.partition(".")[0] not in kept))
 
 
-def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Position, Settings] | None:
-    """The newest intact checkpoint, or None if there is none. A damaged one is skipped with a warning, and removed once
-    an intact one is found, so that it does not count as one of the two that are kept."""
-    remove_parts(folder)
+def load_checkpoint(folder: HeldFolder, run: str = "") -> Checkpoint | None:
+    """The newest intact checkpoint of a run, or None if there is none. A damaged one is skipped with a warning, and
+    removed once an intact one is found, so that it does not count as one of the two that are kept."""
+    folder.remove_parts()
     remove_old(folder)
-    descriptions = sorted(folder.glob("checkpoint-*.json"), reverse=True)
-    for number, path in enumerate(descriptions):
+    names = [name.removesuffix(".json") for name in folder.names() if is_checkpoint(name) and name.endswith(".json")]
+    for number, name in enumerate(reversed(names)):
         try:
-            found = read_checkpoint(path)
+            found = read_checkpoint(folder, name, run)
         except (OSError, ValueError) as error:
-            warnings.warn(f"{path.name} is damaged ({error}); trying the previous one", stacklevel=2)
+            warnings.warn(f"{name}.json is damaged ({error}); trying the previous one", stacklevel=2)
             continue
-        for damaged in descriptions[:number]:
-            damaged.unlink(missing_ok=True)
-            damaged.with_suffix(".safetensors").unlink(missing_ok=True)
+        for damaged in names[len(names) - number :]:
+            folder.remove(f"{damaged}.json", f"{damaged}.safetensors")
         return found
-    if descriptions:
-        raise UserError(f"{folder}: no intact checkpoint among {len(descriptions)}. Start again with --overwrite.")
+    if names:
+        raise UserError(f"{folder.path}: no intact checkpoint among {len(names)}. Start again with --overwrite.")
     return None
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Position, Settings]:
+def read_checkpoint(folder: HeldFolder, name: str, run: str = "") -> Checkpoint:
     """OSError or ValueError if it is damaged."""
-    meta = read_record(path, CheckpointRecord)
-    data = read_regular(path.with_suffix(".safetensors"), MOST_TENSOR_BYTES)
+    meta = parse_sealed(folder.read(f"{name}.json", MOST_JSON_BYTES), CheckpointRecord)
+    if meta["run"] != run:
+        raise ValueError("it belongs to another run")
+    data = folder.read(f"{name}.safetensors", MOST_TENSOR_BYTES)
     if hashlib.sha256(data).hexdigest() != meta["sha256"]:
         raise ValueError("the checksum does not match")
-    return parse_tensors(data), Position(**meta["position"]), meta["config"]
+    stamps = {file: Stamp(*stamp) for file, stamp in meta["stamps"].items()}
+    return Checkpoint(parse_tensors(data), Position(**meta["position"]), meta["config"], run, stamps)
 
 
 def load_into(method: Method, state: dict[str, Tensor], folder: Path) -> None:
@@ -114,8 +121,3 @@ def check_position(position: Position, stages: list[Stage], folder: Path) -> Non
     inside = position.stage < len(stages) and position.epoch <= stages[position.stage].epochs
     if not inside or position.records != done:
         raise UserError(f"The checkpoint position in {folder} is inconsistent with this run. Start with --overwrite.")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

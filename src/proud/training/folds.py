@@ -6,7 +6,6 @@ approximately: they are judged by networks that had a part of the labels less.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from proud.data.types import EvaluationData, LabeledDomain, Task
+from proud.files import MOST_TENSOR_BYTES, parse_tensors
+from proud.manifest import Files
 
 if TYPE_CHECKING:
     from proud.config import Options
@@ -46,9 +46,8 @@ def out_of_fold(
             watch(replace(now, stage=stage, record=None, left=None, estimate=None))  # those of the whole run were shown
 
         train(fold, own, notify)
-        outputs = load_file(place / "outputs.safetensors")
+        outputs = parse_tensors(Files(place).read("outputs.safetensors", MOST_TENSOR_BYTES))
         found.append((outputs["val/logits"], outputs["val/labels"]))
-    shutil.rmtree(folder / FOLDS)
     logits, labels = zip(*found, strict=True)
     return torch.cat(logits), torch.cat(labels)
 

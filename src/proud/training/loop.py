@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -20,12 +19,20 @@ from proud.machine import Stopped
 from proud.methods.base import LossFunction, Method, Stage
 from proud.methods.description import Description
 from proud.randomness import Randomness
+from proud.stamps import Stamp
 from proud.stored import EpochRecord, Settings, SharedWith, TimingRecord
-from proud.training.checkpoint import Position, check_position, load_checkpoint, load_into, save_checkpoint
+from proud.training.checkpoint import (
+    Checkpoint,
+    Position,
+    check_position,
+    load_checkpoint,
+    load_into,
+    save_checkpoint,
+)
 from proud.training.evaluator import Evaluator
-from proud.training.records import NoRecords, epochs_of, timings_of, write_pseudo_labels
-from proud.training.run_folder import refuse_difference, tidy
-from proud.training.snapshot import moment_of, save_snapshot
+from proud.training.records import NoRecords, OwnRecords, pseudo_label_table
+from proud.training.run_folder import RunFolder, refuse_difference, tidy
+from proud.training.snapshot import moment_of, snapshot
 from proud.trust.diagnosis import site_signals
 
 if TYPE_CHECKING:
@@ -104,7 +111,7 @@ class Loop:
         self,
         method: Method,
         task: Task,
-        folder: Path,
+        folder: RunFolder,
         config: Settings,
         *,
         eval_every: int = 1,
@@ -121,9 +128,9 @@ class Loop:
         self.epochs, self.reuse = epochs or Epochs(), reuse
         self.random = Randomness(context.seed, context.device)
         self.evaluator = Evaluator(task.evaluation, context.spec, context.device, context.precision)
-        self.records, self.timings = epochs_of(folder), timings_of(folder)
-        if not self.writes:
-            self.records, self.timings = NoRecords(folder, EpochRecord), NoRecords(folder, TimingRecord)
+        keep = OwnRecords if self.writes else NoRecords
+        self.records = keep(folder, "records.jsonl", EpochRecord)
+        self.timings = keep(folder, "timings.jsonl", TimingRecord)
         self.position = Position()
         self.stages = method.stage_list()
         self.total = sum(stage.epochs for stage in self.stages)
@@ -141,19 +148,22 @@ class Loop:
 
     def _restore(self) -> dict[str, int]:
         tidy(self.folder)
-        found = load_checkpoint(self.folder / "checkpoints")
+        path = self.folder.path
+        found = load_checkpoint(self.folder.sub("checkpoints"), self.folder.run_id)
         if found is not None:
-            state, self.position, config = found
-            refuse_difference(self.folder, config, self.config)
-            check_position(self.position, self.stages, self.folder)
-            load_into(self.method, state, self.folder)
+            refuse_difference(path, found.config, self.config)
+            check_position(found.position, self.stages, path)
+            load_into(self.method, found.state, path)
+            self.position = found.position
             self._previous = {
                 key.removeprefix(PREVIOUS): labels.to(self.method.context.device)
-                for key, labels in state.items()
+                for key, labels in found.state.items()
                 if key.startswith(PREVIOUS)
             }
-        for file in (self.records, self.timings):
-            file.cut(self.position.records)
+        self.folder.stamps = {} if found is None else dict(found.stamps)
+        files: tuple[OwnRecords[Any], ...] = (self.records, self.timings)
+        for file in files:
+            file.cut(self.position.records, self.folder.stamps.pop(file.name, None))
         return asdict(self.position)
 
     # ---- epochs
@@ -222,8 +232,14 @@ class Loop:
         if self.writes and not replays and (self.position.records == self.total or not recent):
             previous = {f"{PREVIOUS}{name}": labels for name, labels in self._previous.items()}
             state = self.method.state_dict() | previous
-            save_checkpoint(self.folder / "checkpoints", state, self.position, self.config)
+            saved = Checkpoint(state, self.position, self.config, self.folder.run_id, self.stamps())
+            save_checkpoint(self.folder.sub("checkpoints"), saved)
             self._saved_at = time.monotonic()
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Of every file that the run has written so far."""
+        files: tuple[OwnRecords[Any], ...] = (self.records, self.timings)
+        return self.folder.stamps | {file.name: file.stamp() for file in files}
 
     # ---- what is recorded
 
@@ -232,10 +248,10 @@ class Loop:
         about = self.method.describe()
         moment = moment_of(epoch, stage.epochs) if stage is self.stages[-1] else None
         if moment:
-            path = self.folder / "snapshots" / f"{moment}.safetensors"
-            save_snapshot(path, self.method, about, self.task, self.random)
-        if moment == "last":
-            write_pseudo_labels(self.folder / "pseudo_labels.csv", about.pseudo_labels, self.task)
+            content = snapshot(moment, self.method, about, self.task, self.random)
+            self.folder.write(f"snapshots/{moment}.safetensors", content)
+        if moment == "last" and about.pseudo_labels:
+            self.folder.write("pseudo_labels.csv", pseudo_label_table(about.pseudo_labels, self.task))
         return {"domains": self._sites(about)} if about.pseudo_labels else {}
 
     def _sites(self, about: Description) -> dict[str, dict[str, Any]]:
@@ -270,11 +286,11 @@ class Loop:
     def _diverged(self, what: str, stage: Stage, epoch: int, step: int) -> NoReturn:
         if not self.writes:
             raise SystemExit(2)  # every process sees it; the first reports it
-        kept = self.folder / "checkpoints"
-        last = f" The last good checkpoint is kept in {kept}." if kept.is_dir() else ""
+        kept = self.folder.sub("checkpoints")
+        last = f" The last good checkpoint is kept in {kept.path}." if kept.names() else ""
         raise UserError(
             f"{what} in stage {stage.name}, epoch {epoch + 1}, step {step + 1} of {stage.steps}.{last} A lower --lr "
-            f"usually helps; choose another --out than {self.folder}."
+            f"usually helps; choose another --out than {self.folder.path}."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +10,7 @@ from torch.nn.functional import normalize
 
 from proud import ops
 from proud.data.checks import evenly
-from proud.files import replacing, write_json, write_tensors
+from proud.files import json_file, tensor_bytes
 from proud.methods.description import Description
 from proud.nets.forward import forward_all
 from proud.stored import EpochRecord, LookAt
@@ -21,6 +20,7 @@ from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
 
 if TYPE_CHECKING:
+    from proud.held import HeldFolder
     from proud.training.loop import Loop
 
 Outputs = dict[str, tuple[Tensor, Tensor]]  # `val`, `test` and `folds` -> logits and labels
@@ -33,18 +33,17 @@ def final_description(loop: Loop) -> Description:
 
 
 def save_outcome(
-    folder: Path, loop: Loop, about: Description, records: list[EpochRecord], outputs: Outputs
+    folder: HeldFolder, loop: Loop, about: Description, records: list[EpochRecord], outputs: Outputs
 ) -> dict[str, Tensor]:
     """Writes the verdicts and the outputs; returns the prototypes."""
     sites = diagnose(records, len(loop.task.training.classes), images_to_look_at(loop, about))
     if sites:
-        write_json(folder / "diagnosis.json", [site.as_json() for site in sites])
+        folder.write("diagnosis.json", json_file([site.as_json() for site in sites]))
     tensors: dict[str, Tensor] = {}
     for name, (logits, labels) in outputs.items():
         tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
     if tensors:
-        with replacing(folder / "outputs.safetensors") as part:
-            write_tensors(part, tensors, "proud-outputs-1")
+        folder.write("outputs.safetensors", tensor_bytes(tensors, "proud-outputs-1"))
     return saved_prototypes(loop, about)
 
 

@@ -4,7 +4,8 @@ last pseudo-labels as a table."""
 from __future__ import annotations
 
 import csv
-import os
+import hashlib
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
@@ -12,56 +13,41 @@ from typing import TYPE_CHECKING, Any, Generic
 import numpy as np
 
 from proud.errors import UserError
-from proud.files import MOST_LINES_BYTES, json_bytes, read_regular, sync_folder, user_errors, write_table
+from proud.files import MOST_LINES_BYTES, json_bytes, table_bytes
+from proud.manifest import Files
+from proud.stamps import Stamp
 from proud.stored import EpochRecord, TimingRecord
 from proud.text import plain_cell
 from proud.typed import Kind, as_record, parse_lines
 
 if TYPE_CHECKING:
     from proud.data.types import Task
+    from proud.held import HeldFolder
     from proud.ops import PseudoLabels
 
 
+MOST_TABLE_BYTES = 10_000_000_000
+RESTORE = "restore it, or start with --overwrite."
+
+
 class Records(Generic[Kind]):
-    """An append-only JSONL file that can be cut back to the state of a checkpoint."""
+    """A JSONL file of a run, for reading."""
 
     def __init__(self, path: Path, kind: type[Kind]) -> None:
         self.path, self.kind = path, kind
 
-    def append(self, *records: Mapping[str, object]) -> None:
-        try:
-            lines = b"".join(json_bytes(as_record(record, self.kind)) + b"\n" for record in records)
-        except ValueError as error:
-            raise UserError(f"An epoch cannot be recorded in {self.path}: {error}.") from error
-        with user_errors(self.path):
-            new = not self.path.exists()
-            with self.path.open("ab") as file:
-                file.write(lines)
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                sync_folder(self.path.parent)
-
     def read(self) -> list[Kind]:
         return self._parse(self._lines())
 
-    def cut(self, count: int) -> None:
-        """Keep the first `count` records; a partial last line is removed too."""
-        whole = self._lines()
-        if len(whole) < count:
-            raise UserError(f"{self.path} has {len(whole)} of {count} records: restore it, or start with --overwrite.")
-        self._parse(whole[:count])
-        if not self.path.exists():
-            return
-        kept = sum(len(line) + 1 for line in whole[:count])
-        with user_errors(self.path), self.path.open("rb+") as file:
-            file.truncate(kept)
-            os.fsync(file.fileno())
+    def _content(self) -> bytes:
+        return Files(self.path.parent).read(self.path.name, MOST_LINES_BYTES)
 
     def _lines(self) -> list[bytes]:
         """Complete lines: what follows the last line break is a partial write."""
         try:
-            return read_regular(self.path, MOST_LINES_BYTES).split(b"\n")[:-1] if self.path.exists() else []
+            return self._content().split(b"\n")[:-1]
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise UserError(f"{self.path} cannot be read: {error.strerror or error}.") from error
 
@@ -69,10 +55,54 @@ class Records(Generic[Kind]):
         try:
             return list(parse_lines(b"\n".join(lines), self.kind))
         except ValueError as error:
-            raise UserError(f"{self.path} is damaged ({error}): restore it, or start with --overwrite.") from error
+            raise UserError(f"{self.path} is damaged ({error}): {RESTORE}") from error
 
 
-class NoRecords(Records[Kind]):
+class OwnRecords(Records[Kind]):
+    """The file as the run writes it: append-only, and cut back to the state of a checkpoint."""
+
+    def __init__(self, folder: HeldFolder, name: str, kind: type[Kind]) -> None:
+        super().__init__(folder.path / name, kind)
+        self.folder, self.name = folder, name
+        self._written, self._digest = 0, hashlib.sha256()
+
+    def append(self, *records: Mapping[str, object]) -> None:
+        try:
+            lines = b"".join(json_bytes(as_record(record, self.kind)) + b"\n" for record in records)
+        except ValueError as error:
+            raise UserError(f"An epoch cannot be recorded in {self.path}: {error}.") from error
+        self.folder.append(self.name, lines, self._written)
+        self._written += len(lines)
+        self._digest.update(lines)
+
+    def stamp(self) -> Stamp:
+        """Of all lines that were written."""
+        return Stamp(self._written, self._digest.hexdigest())
+
+    def read(self) -> list[Kind]:
+        """What was written, and nothing else."""
+        lines = self._lines()
+        if Stamp.of(_joined(lines)) != self.stamp():
+            raise UserError(f"{self.path} was changed while this run was writing it: {RESTORE}")
+        return self._parse(lines)
+
+    def cut(self, count: int, stamp: Stamp | None = None) -> None:
+        """Keep the first `count` records, which have this stamp; a partial last line is removed too."""
+        whole = self._lines()
+        if len(whole) < count:
+            raise UserError(f"{self.path} has {len(whole)} of {count} records: {RESTORE}")
+        kept = _joined(whole[:count])
+        if stamp is not None and Stamp.of(kept) != stamp:
+            raise UserError(f"{self.path} was changed since the last checkpoint: {RESTORE}")
+        self._parse(whole[:count])
+        self.folder.cut(self.name, len(kept))
+        self._written, self._digest = len(kept), hashlib.sha256(kept)
+
+    def _content(self) -> bytes:
+        return self.folder.read(self.name, MOST_LINES_BYTES)
+
+
+class NoRecords(OwnRecords[Kind]):
     """For the other processes of a distributed run: only the first writes."""
 
     def append(self, *records: Mapping[str, object]) -> None:
@@ -81,8 +111,12 @@ class NoRecords(Records[Kind]):
     def read(self) -> list[Kind]:
         return []
 
-    def cut(self, count: int) -> None:
+    def cut(self, count: int, stamp: Stamp | None = None) -> None:
         pass
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
 
 
 def epochs_of(folder: Path) -> Records[EpochRecord]:
@@ -93,8 +127,8 @@ def timings_of(folder: Path) -> Records[TimingRecord]:
     return Records(folder / "timings.jsonl", TimingRecord)
 
 
-def write_pseudo_labels(path: Path, found: dict[str, PseudoLabels], task: Task) -> None:
-    """Domain, path (row of an array), label and uncertainty of every unlabeled image; no file without pseudo-labels."""
+def pseudo_label_table(found: dict[str, PseudoLabels], task: Task) -> bytes:
+    """CSV: domain, path (row of an array), label and uncertainty of every unlabeled image."""
     rows = []
     for name, pseudo in found.items():
         audit = task.evaluation.audits.get(name)
@@ -102,18 +136,17 @@ def write_pseudo_labels(path: Path, found: dict[str, PseudoLabels], task: Task) 
         labels, uncertainty = pseudo.labels.tolist(), pseudo.uncertainty.tolist()
         for place, label, doubt in sorted(zip(places, labels, uncertainty, strict=True)):
             rows.append([name, place, task.training.classes[label], f"{doubt:.4f}"])
-    if rows:
-        write_table(path, ["domain", "path", "label", "uncertainty"], rows)
+    return table_bytes(["domain", "path", "label", "uncertainty"], rows)
 
 
-def read_pseudo_labels(path: Path, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+def read_pseudo_labels(files: Files, names: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     """Per domain, columns in the order of the paths or, for arrays, of their rows."""
     domains: dict[str, list[dict[str, str]]] = {}
-    if path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            for cells in csv.DictReader(file):
-                row = {column: plain_cell(text) for column, text in cells.items()}
-                domains.setdefault(row["domain"], []).append(row)
+    if files.has("pseudo_labels.csv"):
+        text = files.read("pseudo_labels.csv", MOST_TABLE_BYTES).decode()
+        for cells in csv.DictReader(io.StringIO(text, newline="")):
+            row = {column: plain_cell(cell) for column, cell in cells.items()}
+            domains.setdefault(row["domain"], []).append(row)
     found = {}
     for name, rows in domains.items():
         in_memory = all(row["path"].isdigit() for row in rows)

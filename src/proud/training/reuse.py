@@ -17,10 +17,11 @@ from torch import Tensor
 
 from proud.errors import UserError
 from proud.files import write_json
+from proud.held import HeldFolder
 from proud.methods.base import Method, Stage
 from proud.randomness import Randomness
 from proud.stored import EpochRecord, KeptRecord, SharedWith
-from proud.training.checkpoint import Position, load_into, read_checkpoint, save_checkpoint
+from proud.training.checkpoint import Checkpoint, Position, load_into, read_checkpoint, save_checkpoint
 from proud.training.loop import LAST_EPOCHS, Epochs, Loop
 from proud.typed import read_record
 
@@ -46,7 +47,8 @@ def read_kept(folder: Path) -> Kept | None:
         return None
     try:
         about = read_record(folder / "kept.json", KeptRecord)
-        states = {number: read_checkpoint(checkpoint_of(folder, number))[0] for number in about["epochs"]}
+        with HeldFolder(folder) as held:
+            states = {number: kept_state(held, number) for number in about["epochs"]}
         if len(about["records"]) != max(states) or max(states) - min(states) + 1 != len(states):
             raise ValueError("records and epochs are inconsistent")
         return Kept(about["by"], about["records"], states)
@@ -60,6 +62,10 @@ def write_kept(folder: Path, by: SharedWith, records: list[EpochRecord], epochs:
     """Call when all states are written. Numbers of the test domain belong to this run only."""
     shown = [{key: value for key, value in record.items() if not key.startswith("test_")} for record in records]
     write_json(folder / "kept.json", {"format": FORMAT, "by": by, "epochs": epochs, "records": shown})
+
+
+def kept_state(folder: HeldFolder, number: int) -> dict[str, Tensor]:
+    return read_checkpoint(folder.sub(f"{number:06d}"), f"checkpoint-{number:06d}").state
 
 
 def checkpoint_of(folder: Path, number: int) -> Path:
@@ -106,8 +112,8 @@ class Reuse:
                 write_kept(folder, self.by, loop.records.read(), counted)
 
     def _keep(self, key: str, state: dict[str, Tensor], position: Position) -> None:
-        folder = checkpoint_of(self.folder / key, position.records).parent
-        save_checkpoint(folder, state, position, {"key": key})
+        with HeldFolder(checkpoint_of(self.folder / key, position.records).parent) as folder:
+            save_checkpoint(folder, Checkpoint(state, position, {"key": key}))
 
 
 def counted_epochs(loop: Loop) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,16 +22,18 @@ from proud.data.types import Task
 from proud.distributed.group import ALONE, Group
 from proud.distributed.ranks import check_method
 from proud.errors import UserError
-from proud.files import write_json
+from proud.held import new_id
 from proud.machine import Stopped, choose_device, choose_threads, environment, stop_signals
+from proud.manifest import MANIFEST
 from proud.methods import code_version, method_class
 from proud.methods.base import Method, MethodConfig
 from proud.methods.context import make_context, uncompiled
 from proud.model.card import model_card
-from proud.model.format import MODEL_FOLDER, RUN_FORMAT, read_result, read_run, read_verdicts, write_model
+from proud.model.format import MODEL_FOLDER, model_files, read_run, read_verdicts, run_file
 from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.nets.sites import with_found_sites
 from proud.stored import EpochRecord, ResultRecord, RunRecord, TrustRecord
+from proud.training.completion import commit, finished_result
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.folds import FOLDS, out_of_fold
 from proud.training.forecast import forecasting
@@ -41,7 +42,15 @@ from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
 from proud.training.result import intervals, summary
 from proud.training.reuse import Reuse
-from proud.training.run_folder import clear, default_folder, opened, refuse_other_data
+from proud.training.run_folder import (
+    RunFolder,
+    clear,
+    default_folder,
+    opened,
+    refuse_other_data,
+    remove_checkpoints,
+    remove_folds,
+)
 from proud.training.start import Start, read_start
 from proud.typed import as_record
 
@@ -55,7 +64,7 @@ class Run:
     config: RunConfig
     settings: MethodConfig
     options: Options
-    folder: Path
+    folder: RunFolder
     group: Group = ALONE
     start: Start | None = None
 
@@ -90,16 +99,18 @@ def train(
         config = start.fit(config) if start is not None else config
         check_method(group, config.method, method_class(config.method), settings.batch_size)
         check_folds(config, options, group)
-    run = Run(config, settings, options, Path(options.out or default_folder(config)), group, start)
+    run = Run(config, settings, options, RunFolder(Path(options.out or default_folder(config))), group, start)
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
-        finished: ResultRecord | None = group.from_first(lambda: None if before is None else read_result(run.folder))
+        finished: ResultRecord | None = group.from_first(
+            lambda: None if before is None else finished_result(run.folder, options)
+        )
         if finished is None:
             return train_in_folder(run, before, data, watch, reuse)
         if isinstance(data, Task):  # whose images were read anyway
             with group.failing_together():
-                refuse_other_data(run.folder, before["task"], data.report)
-        return {**finished, "folder": str(run.folder)}  # wherever it was when it was trained
+                refuse_other_data(run.folder.path, before["task"], data.report)
+        return {**finished, "folder": str(run.folder.path)}  # wherever it was when it was trained
 
 
 def check_folds(config: RunConfig, options: Options, group: Group) -> None:
@@ -124,8 +135,8 @@ def train_in_folder(
     with run.group.failing_together():
         task, method, about = build(run, before, data)
     losses = run.group.losses(method)
-    if before is None and run.writes:
-        start_folder(run, about)
+    if run.writes:
+        start_folder(run, about) if before is None else continue_folder(run, before)
     with stop_signals() as should_stop:
         loop = Loop(
             method,
@@ -148,7 +159,7 @@ def train_in_folder(
             del method, loop, losses  # their memory is needed for the search
             kind = method_class(run.config.method)
             raise UserError(too_large(error, kind, run.settings, context)) from None
-    return finish(run, loop, records, watch)
+        return finish(run, loop, records, watch)
 
 
 def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
@@ -160,10 +171,17 @@ def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
 
 def start_folder(run: Run, about: dict[str, Any]) -> None:
     """Only now, when everything has been checked, is an earlier run removed."""
-    description = as_record({"format": RUN_FORMAT, "config": run.stored, **about}, RunRecord)
-    json.dumps(description)  # must serialise before an earlier run is removed
+    run_id = new_id()
+    content = run_file({"id": run_id, "config": run.stored, **about})  # before an earlier run is removed
+    run.folder.claim(run_id)
     clear(run.folder)
-    write_json(run.folder / "run.json", description)
+    run.folder.write("run.json", content)
+
+
+def continue_folder(run: Run, before: RunRecord) -> None:
+    """It is not finished, even if it was: something of it is damaged, and is made again."""
+    run.folder.claim(before.get("id", ""))
+    run.folder.remove(MANIFEST)
 
 
 def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> ResultRecord:
@@ -180,12 +198,10 @@ def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> Re
         outputs[FOLDS] = cross_validated(run, task, watch)
     prototypes = save_outcome(run.folder, loop, about, records, outputs)
     problems = collapses(loop, outputs)
-    result: dict[str, Any] = {**summary(records), "folder": str(run.folder)}
-    result |= {"warnings": problems} if problems else {}
+    result: dict[str, Any] = {**summary(records)} | ({"warnings": problems} if problems else {})
     result |= intervals(result, images)
     whole, trust = as_record(result, ResultRecord), calibration(outputs, run.options.folds)
-    write_model(
-        run.folder / MODEL_FOLDER,
+    files = model_files(
         method.network().state_dict(),
         method.context.spec,
         task.training.classes,
@@ -194,18 +210,27 @@ def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> Re
         prototypes=prototypes,
         warnings=problems,
         card=model_card(
-            read_run(run.folder), whole, read_verdicts(run.folder), as_record(trust, TrustRecord) if trust else None
+            read_run(run.folder.path),
+            whole,
+            read_verdicts(run.folder.path),
+            as_record(trust, TrustRecord) if trust else None,
         ),
     )
-    write_json(run.folder / "result.json", whole)
-    return whole
+    for name, content in files.items():
+        run.folder.write(f"{MODEL_FOLDER}/{name}", content)
+    commit(run.folder, loop.stamps(), whole)
+    if not run.options.keep_checkpoints:
+        remove_checkpoints(run.folder)
+    return {**whole, "folder": str(run.folder.path)}
 
 
 def cross_validated(run: Run, task: Task, watch: Watch) -> tuple[Tensor, Tensor]:
     def train_fold(fold: Task, options: Options, notify: Watch) -> None:
         train(run.config, run.settings, options, data=fold, watch=notify)
 
-    return out_of_fold(run.folder, task, run.config.seed, run.options, watch, train_fold)
+    outputs = out_of_fold(run.folder.path, task, run.config.seed, run.options, watch, train_fold)
+    remove_folds(run.folder)
+    return outputs
 
 
 # ---- building
@@ -227,7 +252,7 @@ def build(
     task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache, start=start)
     check_known_labels(task, config.method)
     if before is not None:
-        refuse_other_data(run.folder, before["task"], task.report)
+        refuse_other_data(run.folder.path, before["task"], task.report)
         if start is not None:
             start.refuse_change(before)
     precision: Literal["fp32", "bf16"] = "bf16" if device.type == "cuda" else "fp32"
@@ -290,8 +315,10 @@ def note_changed_code(run: Run, before: RunRecord, code: str) -> None:
     was = before.get("code", "")
     if not was or was.split()[-1] == code:
         return
-    warnings.warn(f"The code of {run.config.method} has changed since the run in {run.folder} started.", stacklevel=2)
-    write_json(run.folder / "run.json", {**before, "code": f"{was} {code}"})
+    warnings.warn(
+        f"The code of {run.config.method} has changed since the run in {run.folder.path} started.", stacklevel=2
+    )
+    run.folder.write("run.json", run_file({**before, "code": f"{was} {code}"}))
 
 
 def uses_graphs(run: Run, device: torch.device) -> bool:

@@ -3,15 +3,13 @@ images with the most and the least certain pseudo-labels."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from proud import ops
 from proud.data.types import UNKNOWN, LabeledDomain, Task, UnlabeledDomain
-from proud.files import replacing, write_tensors
+from proud.files import tensor_bytes
 from proud.methods.base import Method
 from proud.methods.description import Description
 from proud.nets.forward import forward_all
@@ -34,19 +32,19 @@ def moment_of(epoch: int, epochs: int) -> str | None:
     return {0: "first", epochs // 2: "middle"}.get(epoch)
 
 
-def save_snapshot(path: Path, method: Method, about: Description, task: Task, random: Randomness) -> None:
+def snapshot(moment: str, method: Method, about: Description, task: Task, random: Randomness) -> bytes:
+    """A safetensors file."""
     tensors = domain_tensors(method, about, task)
     tensors |= pseudo_label_tensors(about, tensors)
     with torch.no_grad():
         tensors |= prototype_tensors(about)
         tensors |= pair_tensors(method, about, task, random)
-    if path.stem == MOMENTS[-1]:
+    if moment == MOMENTS[-1]:
         tensors |= gallery_tensors(method, about, task, tensors)
     for key, value in tensors.items():
         small = thumbnails(value) if value.ndim == 4 else value
         tensors[key] = small.half() if small.dtype == torch.float32 and small.ndim > 1 else small
-    with replacing(path) as part:
-        write_tensors(part, tensors, "proud-snapshot-1")
+    return tensor_bytes(tensors, "proud-snapshot-1")
 
 
 def thumbnails(images: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,10 @@ class TensorBoard:
         if now.record is None:
             return
         if self._writer is None:  # only now: the run's folder has been checked
-            if not self.resume:
-                shutil.rmtree(self.run / FOLDER, ignore_errors=True)
+            if (self.run / FOLDER).is_symlink():
+                raise UserError(f"{self.run / FOLDER} is a link: remove it, or leave out --tensorboard.")
+            for old in () if self.resume else (self.run / FOLDER).glob("events.out.tfevents.*"):
+                old.unlink()
             self._writer = self._make(str(self.run / FOLDER))
         for name, value in scalars(now.record).items():
             self._writer.add_scalar(f"{now.stage}/{name}", value, now.epoch)
