@@ -83,10 +83,10 @@ def test_a_stop_between_folds_keeps_those_that_are_done(tmp_path: Path, monkeypa
     task, trained, whole = toy_task(per_class=6), [], runs.train_in_folder
 
     def counted(run: runs.Run, *more: object) -> object:
-        if run.folder.name == "2" and "stopped" not in trained:
+        if run.folder.path.name == "2" and "stopped" not in trained:
             trained.append("stopped")
             raise runs.Stopped
-        trained.append(run.folder.name)
+        trained.append(run.folder.path.name)
         return whole(run, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runs, "train_in_folder", counted)
