@@ -147,7 +147,7 @@ def test_from_a_hub_only_the_files_of_a_model_are_taken(run: Path, monkeypatch: 
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert ProUD.from_pretrained("someone/a-model", device="cpu", revision="v1").method == "proud"
-    files = ["README.md", "model.json", "model.safetensors", "prototypes.safetensors"]
+    files = ["README.md", "manifest.json", "model.json", "model.safetensors", "prototypes.safetensors"]
     assert asked == [("someone/a-model", "v1", files)]
 
     def unreachable(*arguments: object, **more: object) -> str:
