@@ -20,7 +20,7 @@ from proud.cli.flags.bench import BenchArguments
 from proud.cli.train import show_result
 from proud.config import Machine, NetSpec, ReadSpec
 from proud.data.checks import evenly
-from proud.model.format import stored_result
+from proud.model.format import read_result
 from proud.report.page import write_report
 from proud.trust.collapse import LOOKED_AT, learned_nothing, missing_classes, one_class, starved_classes
 from toy import CLASSES, SIDE, toy_images, write_folders
@@ -125,11 +125,11 @@ def test_the_estimator_warns(failed: tuple[Path, list[str]]) -> None:
     folder, messages = failed
     assert any("learned nothing" in text for text in messages)
     assert any("unlabeled 1 are classified as" in text for text in messages)
-    assert stored_result(folder)["warnings"] == messages
+    assert read_result(folder)["warnings"] == messages
 
 
 def test_the_console_warns(failed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    show_result(stored_result(failed[0]) | {"folder": str(failed[0])}, 1.0)
+    show_result(read_result(failed[0]) | {"folder": str(failed[0])}, 1.0)
     assert "Warning: The network learned nothing" in " ".join(capsys.readouterr().out.split())
 
 
@@ -168,7 +168,7 @@ def test_a_collapse_on_the_held_out_site_is_reported_by_train_report_and_evaluat
     command = ["train", "--data", str(collapsed / "data"), *flags.split(), "--weight-decay", "0.0005", "--quiet"]
     assert cli.run([*command, "--threads", "1", "--device", "cpu", "--out", str(run)]) == 0
     assert COLLAPSE.search(" ".join(capsys.readouterr().out.split()))
-    assert COLLAPSE.search(stored_result(run)["warnings"][0])
+    assert COLLAPSE.search(read_result(run)["warnings"][0])
     assert COLLAPSE.search(write_report([run], collapsed / "report.html").read_text(encoding="utf-8"))
     assert cli.run(["evaluate", str(run), "--domain", "west", "--device", "cpu"]) == 0
     assert COLLAPSE.search(" ".join(capsys.readouterr().out.split()))
