@@ -26,7 +26,7 @@ from table_text import this_command
 from proud.cli import main as cli
 from proud.files import write_json
 from proud.machine import environment
-from proud.model.format import read_run, stored_result
+from proud.model.format import read_result, read_run
 from proud.training.records import epochs_of
 from proud.trust.diagnosis import recent_signals
 
@@ -99,7 +99,7 @@ def digest(draw: int, path: Path) -> bytes:
 
 def described(folder: Path) -> dict[str, Any]:
     """What was run, and what is known about each site."""
-    about, result = read_run(folder), stored_result(folder) or {}
+    about, result = read_run(folder), read_result(folder) or {}
     records, task = epochs_of(folder).read(), about["task"]
     config = about["config"]
     sites = [name for name, domain in task["domains"].items() if domain["role"] == "unlabeled"]

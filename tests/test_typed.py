@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from proud.bench.results import read_rows
 from proud.config import Options
 from proud.errors import UserError
-from proud.model.format import read_run, read_verdicts, stored_result
+from proud.held import HeldFolder
+from proud.model.format import read_result, read_run, read_verdicts
 from proud.stored import EpochRecord, ModelRecord, ResultRow, RunRecord
-from proud.training.records import epochs_of, timings_of
+from proud.training.records import OwnRecords, epochs_of, timings_of
 from proud.training.run import train
 from proud.typed import MOST_NESTED, as_record, parse_lines, parse_record, read_record
 from toy import toy_run, toy_settings, toy_task
@@ -59,8 +61,8 @@ def test_a_run_is_read_back_as_it_was_written(finished: Path) -> None:
     def lines(name: str) -> list[Any]:
         return [json.loads(line) for line in (finished / name).read_bytes().splitlines()]
 
-    assert read_run(finished) == plain("run.json")
-    assert stored_result(finished) == plain("result.json")
+    assert {**read_run(finished), "seal": plain("run.json")["seal"]} == plain("run.json")
+    assert read_result(finished) == plain("result.json")
     assert read_verdicts(finished) == plain("diagnosis.json")
     assert epochs_of(finished).read() == lines("records.jsonl")
     assert timings_of(finished).read() == lines("timings.jsonl")
@@ -82,7 +84,7 @@ def test_a_run_is_read_back_as_it_was_written(finished: Path) -> None:
         (("task", "skipped"), [1]),
         (("model", "size"), 10**9),
         (("config",), []),
-        (("format",), "proud-run-2"),
+        (("format",), "proud-run-3"),
     ],
 )
 def test_values_out_of_range_are_refused(place: tuple[str, ...], value: Any, finished: Path) -> None:
@@ -108,22 +110,32 @@ def test_the_line_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["run.json", "records.jsonl", "diagnosis.json", "result.json", "results.jsonl"])
-def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [True, False], ids=["finished", "unfinished"])
+def test_a_pipe_is_not_waited_for(name: str, listed: bool, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
+    if not listed:
+        (tmp_path / "manifest.json").unlink()
     readers = {
         "run.json": read_run,
         "records.jsonl": lambda folder: epochs_of(folder).read(),
         "diagnosis.json": read_verdicts,
-        "result.json": stored_result,
+        "result.json": read_result,
         "results.jsonl": lambda folder: read_rows(folder / name),
     }
-    with pytest.raises(UserError, match="not a regular file"):
+    if name == "result.json" and not listed:
+        assert read_result(tmp_path) is None
+        return
+    with pytest.raises(UserError, match=r"not a regular file|json(l|) is damaged"):
         readers[name](tmp_path)
 
 
 def test_what_cannot_be_read_back_is_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be recorded"):
-        epochs_of(tmp_path).append({"stage": "main", "epoch": 1, "losses": {"loss": float("nan")}})
+        OwnRecords(HeldFolder(tmp_path), "records.jsonl", EpochRecord).append(
+            {"stage": "main", "epoch": 1, "losses": {"loss": float("nan")}}
+        )
     assert not (tmp_path / "records.jsonl").exists()
 
 

@@ -43,7 +43,7 @@ class Files:
 
     def has(self, name: str) -> bool:
         """Whether the folder holds this file. One that the manifest does not list is not part of it."""
-        return (self.folder / name).is_file() if self.stamps is None else name in self.stamps
+        return (self.folder / name).exists() if self.stamps is None else name in self.stamps
 
     def read(self, name: str, most: int) -> bytes:
         """FileNotFoundError if it is not part of the folder, `Damaged` if it is not what it was."""
