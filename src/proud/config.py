@@ -104,7 +104,7 @@ class DomainSpec:
     data: Annotated[str, value("DATA")] = "embedded"
     """folder ROOT/<domain>/<class>/*, CSV file (path,domain,label), benchmark, or `embedded`"""
     root: Annotated[str, value("DIR", "(for benchmarks only)")] = ""
-    """folder of a named benchmark (digits-dg, pacs, office-home)"""
+    """folder of a named benchmark (digits-dg, pacs, office-home, wbc, rsscn7)"""
     labeled: Annotated[str, value("SITE", "(required)")] = ""
     """the domain (folder name) whose labels are used"""
     test: Annotated[str, value("SITE")] = NOTHING

@@ -74,7 +74,8 @@ def test_check_of_a_complete_benchmark(tmp_path: Path, monkeypatch: pytest.Monke
     counts = dict.fromkeys(BENCHMARKS["digits-dg"].counts, (20, 10))
     monkeypatch.setitem(BENCHMARKS, "digits-dg", replace(BENCHMARKS["digits-dg"], counts=counts))
     result = check("digits-dg", digits_tree(tmp_path))
-    assert result.ok and result.advice == f"digits-dg in {tmp_path} is complete."
+    assert result.ok and result.advice.startswith(f"digits-dg in {tmp_path} is complete.\n")
+    assert "Zhou et al. 2020" in result.advice
     assert [row.status for row in result.rows] == ["ok"] * 12  # 4 domains, and both parts of each
     shutil.rmtree(tmp_path / "mnist_m")
     shutil.rmtree(tmp_path / "syn" / "train" / "7")
@@ -109,3 +110,29 @@ def test_published_numbers_are_those_of_the_real_pacs_lists(tmp_path: Path) -> N
     rows = {row.domain: row for row in check("pacs", tmp_path).rows}
     for row in (rows[f"{domain} {split}"] for domain in PACS for split in ("train", "val")):
         assert row.status == f"{row.expected} that the list names are not there"
+
+
+@pytest.mark.parametrize("name", ["wbc", "rsscn7"])
+def test_numbers_of_real_sites_are_those_of_the_archives(name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    archives = [SHARED_DATA / name / f"{domain}.tar.gz" for domain in benchmark.counts]
+    if not all(archive.is_file() for archive in archives):
+        pytest.skip(f"no ../shared/data/{name} beside the repository")
+    for archive, counts in zip(archives, benchmark.counts.values(), strict=True):
+        with tarfile.open(archive) as file:
+            parts = [Path(member.name).parts for member in file if member.isfile()]
+        assert (len(parts),) == counts
+        assert len({label for *_, label, _ in parts}) == benchmark.classes
+
+
+def test_sites_of_wbc_are_the_same_as_folders_of_one_s_own(tmp_path: Path) -> None:
+    for domain in BENCHMARKS["wbc"].counts:
+        for label in ("eosinophil", "monocyte"):
+            (tmp_path / domain / label).mkdir(parents=True)
+            for number in range(3):
+                (tmp_path / domain / label / f"{number}.webp").write_bytes(b"x")
+    named, own = open_catalog("wbc", tmp_path), open_catalog(tmp_path)
+    assert named.held_out is None  # as in folders of one's own, all unlabeled images are trained on
+    assert {name: domain.entries for name, domain in named.domains.items()} == {
+        name: own.domains[name].entries for name in named.domains
+    }

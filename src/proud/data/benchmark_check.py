@@ -90,7 +90,7 @@ def _status(found: int, expected: int) -> str:
 def _advice(benchmark: Benchmark, root: Path, rows: list[CheckRow]) -> str:
     wrong = [f"{row.domain}: {row.status}" for row in rows if row.status != "ok"]
     if not wrong:
-        return f"{benchmark.name} in {root} is complete."
+        return f"{benchmark.name} in {root} is complete.\n{benchmark.origin}"
     lines = [f"{benchmark.name} in {root} differs from the published set. {'; '.join(wrong)}."]
     unsplit = [row.domain.removesuffix(" split") for row in rows if row.domain.endswith(" split")]
     if benchmark.name == "pacs" and len(unsplit) == len(benchmark.counts):

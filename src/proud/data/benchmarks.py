@@ -15,18 +15,20 @@ from proud.errors import UserError
 from proud.text import nfc, some
 
 DEEPEST = 2  # how far below the given root the domain folders may lie
-HELD_OUT = 0.1  # not trained on in PACS without its lists, and in Office-Home
+HELD_OUT = 0.1
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`counts`: domain → (train, val), or (all,) where no split is shipped."""
+    """`counts`: domain → (train, val), or (all,) where no split is shipped. `held_out`: the share of unlabeled images
+    that is not trained on without a split."""
 
     name: str
     counts: dict[str, tuple[int, ...]]
     classes: int
     layout: str
     origin: str
+    held_out: float | None = None
 
 
 BENCHMARKS = {
@@ -48,6 +50,7 @@ BENCHMARKS = {
             "domains photo, art_painting, cartoon, sketch",
             "PACS comes from Li et al. 2017 (Deeper, Broader and Artier Domain Generalization): images and split lists "
             "are on its project page; the Dassl and DomainBed projects list it too.",
+            HELD_OUT,
         ),
         Benchmark(
             "office-home",
@@ -56,6 +59,26 @@ BENCHMARKS = {
             "ROOT/<domain>/<class>/*, domains Art, Clipart, Product, Real World (any usual spelling)",
             "Office-Home comes from Venkateswara et al. 2017 (Deep Hashing Network for Unsupervised Domain "
             "Adaptation): it is on its project page; the Dassl and DomainBed projects list it too.",
+            HELD_OUT,
+        ),
+        Benchmark(
+            "wbc",
+            {"barcelona": (1600,), "tecom": (299,), "cellavision": (97,), "bccd": (348,)},
+            4,
+            "ROOT/<laboratory>/<class>/*, laboratories barcelona, tecom, cellavision, bccd, classes eosinophil, "
+            "lymphocyte, monocyte, neutrophil",
+            "White blood cells from four laboratories: barcelona, 400 per class of the PBC set (Acevedo et al. 2020, "
+            "CC BY 4.0); tecom and cellavision (Zheng et al. 2018, research use); bccd, cells cut out of BCCD by its "
+            "boxes (MIT).",
+        ),
+        Benchmark(
+            "rsscn7",
+            dict.fromkeys(("scale1", "scale2", "scale3", "scale4"), (700,)),
+            7,
+            "ROOT/<scale>/<class>/*, scales scale1 to scale4: of each class the images 1-100, 101-200, 201-300, "
+            "301-400 of the original numbering",
+            "RSSCN7 comes from Zou et al. 2015 (Deep Learning Based Feature Selection for Remote Sensing Scene "
+            "Classification). No licence is stated.",
         ),
     )
 }
@@ -130,7 +153,7 @@ def benchmark_catalog(name: str, root: Path | str, follow_links: bool = False) -
         ]
         if without:
             raise UserError(f"{benchmark.name} in {top}: no {split} images of {', '.join(without)}. {benchmark.layout}")
-    return Catalog(benchmark.name, top, domains, held_out=HELD_OUT if unsplit else None, benchmark=True)
+    return Catalog(benchmark.name, top, domains, held_out=benchmark.held_out if unsplit else None, benchmark=True)
 
 
 def locate(benchmark: Benchmark, walk: Walk) -> dict[str, Path]:

@@ -17,7 +17,7 @@ class BenchArguments:
     interrupted bench; several may work on one --out at a time."""
 
     name: Annotated[Positional[str], value("NAME")]
-    """digits-dg, pacs, office-home, embedded, or your own folder or CSV file"""
+    """digits-dg, pacs, office-home, wbc, rsscn7, embedded, or your own folder or CSV file"""
     root: Annotated[str, value("DIR", "(default: none)")] = ""
     """folder of a named benchmark"""
     methods: Annotated[str, value("NAME,NAME")] = "proud-plus,proud,erm,erm-noisemix"

@@ -17,6 +17,6 @@ class DataArguments:
     action: Annotated[Positional[Literal["check"]], value("check")]
     """count the images"""
     name: Annotated[Positional[str], value("BENCHMARK")]
-    """digits-dg, pacs or office-home"""
+    """digits-dg, pacs, office-home, wbc or rsscn7"""
     root: Annotated[str, value("DIR", "(required)")] = ""
     """folder of the benchmark"""
