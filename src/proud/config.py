@@ -52,6 +52,9 @@ class Limit:
 
 
 AT_LEAST_0 = Limit("at least 0", 0)
+MOST_THREADS = 1024
+Threads = Annotated[int, Limit(f"between 0 and {MOST_THREADS}", 0, MOST_THREADS)]
+BatchSize = Annotated[int, Limit("at least 2: one image has no batch statistics", 2)]
 Switch = FlagCreatePairsOff[bool]
 Count = Annotated[int, Limit("at least 1", 1)]
 WholeNumber = Annotated[int, AT_LEAST_0]
@@ -170,7 +173,7 @@ class Machine:
 
     device: Annotated[str, value("auto|cpu|cuda|cuda:N")] = "auto"
     """where to compute; `auto` uses CUDA if available"""
-    threads: Annotated[WholeNumber, value("INT", "(default: half the cores)")] = 0
+    threads: Annotated[Threads, value("INT", "(default: half the cores)")] = 0
     """CPU threads; more threads than free cores are slower"""
     fast: bool = True
     """on CUDA, compile the steps and replay them as CUDA graphs"""

@@ -8,13 +8,13 @@ import json
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from proud.errors import UserError
+from proud.printing import DataOutput
 from proud.text import one_line, safe_cell, valid_utf8
 
 if TYPE_CHECKING:
@@ -163,11 +163,6 @@ def read_tensors(path: Path, most: int = MOST_TENSOR_BYTES) -> dict[str, Tensor]
     return parse_tensors(read_regular(path, most))
 
 
-def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """An upper bound for the size of a file with these tensors."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) + MOST_HEADER_BYTES
-
-
 def parse_tensors(content: bytes) -> dict[str, Tensor]:
     from safetensors import SafetensorError  # noqa: PLC0415
     from safetensors.torch import load  # noqa: PLC0415
@@ -178,25 +173,10 @@ def parse_tensors(content: bytes) -> dict[str, Tensor]:
         raise ValueError(f"not a safetensors file ({one_line(error, 200)})") from error
 
 
-def check_tensors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    """ValueError unless names, shapes and types are as expected and every number is finite."""
-    missing = [name for name in wanted if name not in found]
-    unknown = [name for name in found if name not in wanted]
-    if missing or unknown:
-        raise ValueError(f"tensors are missing ({missing[:3]}) or unexpected ({one_line(unknown[:3], 200)})")
-    for name, tensor in wanted.items():
-        given = found[name]
-        if given.shape != tensor.shape or given.dtype != tensor.dtype:
-            shapes = f"{list(given.shape)} {given.dtype}, not {list(tensor.shape)} {tensor.dtype}"
-            raise ValueError(f"the tensor {name} is {shapes}")
-        if given.is_floating_point() and not given.isfinite().all():
-            raise ValueError(f"the tensor {name} has infinite or NaN values")
-
-
 def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
     """A CSV file that is safe to open in a spreadsheet; the file - is stdout."""
     if is_stdout(path):
-        _write_cells(sys.stdout, columns, rows)
+        _write_cells(DataOutput(), columns, rows)
         return
     with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         _write_cells(file, columns, rows)
@@ -209,7 +189,7 @@ def table_bytes(columns: list[str], rows: Iterable[list[Any]]) -> bytes:
     return file.getvalue().encode()
 
 
-def _write_cells(file: TextIO, columns: list[str], rows: Iterable[list[Any]]) -> None:
+def _write_cells(file: TextIO | DataOutput, columns: list[str], rows: Iterable[list[Any]]) -> None:
     writer = csv.writer(file)
     writer.writerow([safe_cell(column) for column in columns])
     writer.writerows([safe_cell(cell) for cell in row] for row in rows)

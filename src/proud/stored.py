@@ -163,7 +163,7 @@ class RunRecord(TypedDict):
     config: Settings
     task: TaskRecord
     model: SpecRecord
-    threads: NotRequired[Annotated[int, Meta(ge=1, le=4096)]]
+    threads: NotRequired[Annotated[int, Meta(ge=1, le=1024)]]
     processes: NotRequired[Annotated[int, Meta(ge=1, le=100_000)]]
     code: NotRequired[Name]
     versions: NotRequired[dict[Name, Name]]
@@ -241,6 +241,13 @@ class ModelRecord(TypedDict):
     config: NotRequired[Settings]
     trust: NotRequired[TrustRecord]
     warnings: NotRequired[Warnings]
+
+
+class TensorHead(TypedDict, total=False):
+    """One tensor in the header of a safetensors file; `__metadata__` has none of it."""
+
+    dtype: Name
+    shape: Annotated[list[Count], Meta(max_length=16)]
 
 
 # ---- what a folder holds: manifest.json, .proud

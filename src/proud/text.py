@@ -9,7 +9,11 @@ from typing import Any
 
 SHOWN_NAMES = 5
 MARKUP = re.compile(r"[\\`*_{}\[\]<>|~&@$#!^]|:(?=/)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]", re.IGNORECASE)
-BLANKS = "".join(map(chr, range(33))) + "\x7f\xa0\ufeff"
+# some programs skip blanks and control characters, accept full-width forms, or take ; and line breaks for separators
+_FORMULA = r"(?=['\x00-\x20\x7f\xa0\ufeff]*[=+\-@＝＋－＠])"
+_BEGIN, _BLANK = r"(?<![^;|\t\r\n])", r"(?='*[\t\r\n])"
+FORMULA = re.compile(rf"{_BEGIN}{_FORMULA}|\A{_BLANK}")
+SAFE_FORMULA = re.compile(rf"{_BEGIN}'{_FORMULA}|\A'{_BLANK}")
 
 
 def nfc(name: str) -> str:
@@ -39,6 +43,8 @@ def one_line(error: object, longest: int = 300) -> str:
 
 def printable(text: str) -> str:
     """Escape control characters and invalid Unicode: file names may hold anything."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
     plain = "".join(letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text)
     return valid_utf8(plain)
 
@@ -54,18 +60,13 @@ def valid_utf8(name: str) -> str:
 
 
 def safe_cell(cell: Any) -> Any:
-    """Text that a spreadsheet would evaluate as a formula gets a leading apostrophe."""
-    if not isinstance(cell, str):
-        return cell
-    # some programs skip blanks and control characters, and accept the full-width forms
-    first = cell.lstrip(BLANKS)[:1]
-    formula = first in tuple("=+-@＝＋－＠") or cell[:1] in ("\t", "\r", "\n")
-    return valid_utf8(f"'{cell}" if formula and cell else cell)
+    """Text that a spreadsheet would evaluate as a formula gets an apostrophe before it."""
+    return valid_utf8(FORMULA.sub("'", cell)) if isinstance(cell, str) else cell
 
 
 def plain_cell(text: str) -> str:
     """The inverse of `safe_cell`."""
-    return text[1:] if text.startswith("'") and safe_cell(text[1:]) == text else text
+    return SAFE_FORMULA.sub("", text)
 
 
 def duration(seconds: float) -> str:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from cli.fresh import assert_cpu_time
 from proud.errors import UserError
 from proud.manifest import manifest_file, read_manifest
+from proud.model import load
 from proud.model.load import load_model
 from proud.model.predict import Model, find_images
 from proud.nets import models
@@ -98,6 +99,7 @@ def test_loading_passes_no_image_through_the_network(
 
     Model(build_net(spec), spec, ("cat", "dog"), {}, torch.device("cpu")).save(tmp_path)
     monkeypatch.setattr(models, "count_features", counting)
+    monkeypatch.setattr(load, "count_features", counting)
     assert load_model(tmp_path, "cpu").spec == spec
     assert passed == (["meta"] if on_meta else ["meta", "cpu"])
 

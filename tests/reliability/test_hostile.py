@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import socket
 import struct
 import zipfile
@@ -26,7 +27,7 @@ from proud.data.folder import scan_folder
 from proud.data.shapes import native_side
 from proud.data.walk import Walk
 from proud.errors import UserError
-from proud.files import write_json
+from proud.files import write_json, write_table
 from proud.methods import method_config
 from proud.model import load
 from proud.model.answers import AnswerOptions
@@ -130,6 +131,9 @@ def test_weights_must_be_those_of_the_network(change: str, model: Path) -> None:
         ("classes", float("inf")),
         ("std", [0, 0, 0]),
         ("mean", [1]),
+        ("name", "vit_giant_patch14_clip_224"),  # for images of 14 pixels and more: these have 16
+        ("name", "vit_large_patch32_224"),
+        ("name", "resnet18"),
     ],
 )
 def test_an_invalid_network_is_refused_before_it_takes_memory(
@@ -141,8 +145,9 @@ def test_an_invalid_network_is_refused_before_it_takes_memory(
     built_on: list[str] = []
 
     def build(*arguments: Any, **more: Any) -> Any:
-        built_on.append(torch.empty(0).device.type)
-        return build_net(*arguments, **more)
+        net = build_net(*arguments, **more)
+        built_on.extend(weight.device.type for weight in net.parameters())
+        return net
 
     monkeypatch.setattr(load, "build_net", build)
     with pytest.raises(UserError, match="does not hold a valid model"):
@@ -308,6 +313,15 @@ def test_only_the_first_frame_is_decoded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_cell_is_a_formula(text: str) -> None:
     assert safe_cell(text).startswith("'")
     assert plain_cell(safe_cell(text)) == text
+
+
+@pytest.mark.parametrize("text", ["x;=HYPERLINK(1)", "x; =1", "x\n=1", "x|@y", "x;'=1", "'=1", "x;\n=1", "x;\t'\r=1"])
+def test_no_part_of_a_cell_is_a_formula_where_semicolons_separate(text: str, tmp_path: Path) -> None:
+    write_table(tmp_path / "x.csv", ["path", "label"], [["a.png", text]])
+    parts = re.split(r"[;|\t\r\n,]", (tmp_path / "x.csv").read_text(encoding="utf-8"))
+    assert not [part for part in parts if part.strip(' "').startswith(tuple("=+-@"))]
+    assert plain_cell(safe_cell(text)) == text
+    assert safe_cell(text) != text
 
 
 @pytest.mark.parametrize("value", ["cat", "a-b", "", "1", -1, -0.5, "it's", "<b>"])

@@ -23,7 +23,7 @@ from proud.randomness import Randomness
 from proud.training import loop
 from proud.training.checkpoint import load_checkpoint
 from proud.training.loop import Loop, Progress
-from proud.training.run import train
+from proud.training.run import too_few_images, train
 from proud.training.run_folder import RunFolder
 from toy import SIDE, toy_run, toy_settings, toy_task
 
@@ -182,3 +182,23 @@ def test_no_more_tensors_live_after_twelve_epochs_than_after_four(method: str, t
     built.run()
     after_four, after_twelve = held
     assert after_twelve <= after_four
+
+
+def test_a_batch_of_more_images_than_there_are_is_mentioned() -> None:
+    task = toy_task(per_class=2)
+    assert too_few_images(task, 128) == ""
+    assert "--batch-size 4096 is more than the" in too_few_images(task, 4096)
+
+
+def test_a_batch_has_two_images_at_least(tmp_path: Path) -> None:
+    task = toy_task(per_class=2)
+    with pytest.raises(UserError, match="--batch-size must be at least 2: one image has no batch statistics, got 1"):
+        train(toy_run("erm", task), toy_settings("erm", batch_size=1), Options(out=str(tmp_path / "x")), data=task)
+
+
+def test_threads_are_bounded(tmp_path: Path) -> None:
+    task = toy_task(per_class=2)
+    for threads in (-1, 2**31, 10**6):
+        options = Options(out=str(tmp_path / "x"), threads=threads)
+        with pytest.raises(UserError, match="--threads must be between 0 and 1024"):
+            train(toy_run("erm", task), toy_settings("erm"), options, data=task)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from proud.errors import Stopped, UserError
-from proud.text import printable
+from proud.printing import write
 
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EFBIG)
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -31,6 +32,7 @@ def say_stopped(stop: BaseException, advice: str = "") -> int:
 
 def exit_code(command: Callable[[], int]) -> int:
     """Call the command, and turn its errors into messages and exit codes."""
+    replace_closed_streams()
     before = {number: signal.signal(number, _terminate) for number in STOPPING if _is_default(number)}
     try:
         code = command()
@@ -43,9 +45,13 @@ def exit_code(command: Callable[[], int]) -> int:
     except (BrokenPipeError, ConnectionError):  # as in `proud train --help | head`
         return closed_output()
     except OSError as error:
-        if error.errno != errno.EIO:  # the terminal is gone
+        if error.errno == errno.EIO:  # the terminal is gone
+            return closed_output()
+        if error.filename is not None or error.errno not in UNWRITABLE:
             raise
-        return closed_output()
+        closed_output()
+        why = error.strerror or error
+        return say(f"the output cannot be written: {why}. Files that were written before are intact.", 2)
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":
             raise
@@ -59,8 +65,15 @@ def exit_code(command: Callable[[], int]) -> int:
 
 def say(text: str, code: int) -> int:
     with suppress(OSError, ValueError):  # the output may be closed
-        print(f"proud: {printable(text)}", file=sys.stderr)
+        write(f"proud: {text}", sys.stderr)
     return code
+
+
+def replace_closed_streams() -> None:
+    """As in `proud … >&-`: what would be printed is discarded."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def closed_output() -> int:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import proud
 from proud.cli.exit import exit_code, say
 from proud.errors import UserError
+from proud.printing import write
 
 
 class Command(NamedTuple):
@@ -64,7 +65,7 @@ def run(argv: list[str]) -> int:
         print_help()
         return 0
     if argv[0] in ("-V", "--version"):
-        print(f"proud {proud.__version__}")
+        write(f"proud {proud.__version__}")
         return 0
     name, *rest = argv
     if name not in COMMANDS:
@@ -87,13 +88,13 @@ def parsed(name: str, argv: list[str]) -> Any:
 
 
 def print_help() -> None:
-    print("usage: proud COMMAND [options]\n")
-    print(
+    write("usage: proud COMMAND [options]\n")
+    write(
         "Semi-supervised domain generalization: labels from one domain, images from several, a model for unseen ones.\n"
     )
     width = max(map(len, COMMANDS))
     for name, command in COMMANDS.items():
-        print(f"  {name:<{width}}  {command.purpose}")
-    print("\nHelp for a command: proud train --help. For your own folders ROOT/<domain>/<class>/*:\n")
-    print("  proud train --data ROOT --labeled central --test none --out runs/x")
-    print("  proud predict runs/x NEW_IMAGES --out predictions.csv")
+        write(f"  {name:<{width}}  {command.purpose}")
+    write("\nHelp for a command: proud train --help. For your own folders ROOT/<domain>/<class>/*:\n")
+    write("  proud train --data ROOT --labeled central --test none --out runs/x")
+    write("  proud predict runs/x NEW_IMAGES --out predictions.csv")

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from proud.files import is_stdout
 from proud.model.format import read_verdicts
-from proud.text import printable
+from proud.printing import make_console
 
-console = Console()
+console = make_console()
 
 
 @contextmanager
@@ -30,7 +29,7 @@ def messages_for(out: Path | str) -> Iterator[None]:
 
 def show_plain(text: str) -> None:
     """File names may hold anything."""
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def unreadable(count: int) -> str:

@@ -9,24 +9,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress
 
 from proud.config import MAX_PIXELS, Square
 from proud.data.bad import BadImage, check_pixels
 from proud.data.dicom import dicom_image, is_dicom
+from proud.data.memory_budget import LARGE_FILE, ONE_LARGE_FILE, PROGRESSIVE_BYTES, decoding
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.errors import UserError
 from proud.files import open_plain
 from proud.lazy import torch
-from proud.text import printable
+from proud.printing import make_console
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +36,7 @@ Source = Path | bytes | np.ndarray
 """Where one image is: a file, a file's bytes, or pixels [H,W,1 or 3] uint8."""
 
 ROWS_PER_JOB = 32
+ROWS_PER_BAND = 256
 GREY = (128, 128, 128)
 SECONDS_BEFORE_BAR = 1.0
 SECONDS_BETWEEN_LINES = 20.0
@@ -65,7 +67,8 @@ def content_hash(source: Source) -> str:
     """SHA-256 of the file's bytes, or of an array's shape and pixels."""
     if isinstance(source, np.ndarray):
         return hashlib.sha256(repr(source.shape).encode() + source.tobytes()).hexdigest()
-    return hashlib.sha256(_read(source)).hexdigest()
+    with _few_large(source):
+        return hashlib.sha256(_read(source)).hexdigest()
 
 
 def hash_all(sources: Sequence[Source], *, progress: bool = False, description: str = "Reading") -> list[str]:
@@ -136,6 +139,15 @@ def first_bad_files(bad: Sequence[BadFile]) -> str:
     return "\n".join(lines)
 
 
+def _few_large(source: Path | bytes) -> AbstractContextManager[object]:
+    """Large files are in memory one at a time."""
+    try:
+        large = (len(source) if isinstance(source, bytes) else Path(source).stat().st_size) > LARGE_FILE
+    except (OSError, ValueError):  # reading says why
+        large = False
+    return ONE_LARGE_FILE if large else nullcontext()
+
+
 def _read(source: Path | bytes) -> bytes:
     if isinstance(source, bytes):
         return source
@@ -151,7 +163,11 @@ def _decode_pixels(source: Source, pixels: PixelFormat) -> np.ndarray:
     if isinstance(source, np.ndarray):
         rgb = np.ascontiguousarray(np.broadcast_to(source, (*source.shape[:2], 3)))
         return np.asarray(in_square(Image.fromarray(rgb), pixels))
-    content = _read(source)
+    with _few_large(source):
+        return _decode_content(_read(source), pixels)
+
+
+def _decode_content(content: bytes, pixels: PixelFormat) -> np.ndarray:
     if not content:
         raise BadImage("the file is empty (0 bytes)")
     if is_dicom(content):
@@ -162,8 +178,10 @@ def _decode_pixels(source: Source, pixels: PixelFormat) -> np.ndarray:
             width, height = image.size
             check_pixels(width, height, pixels.max_pixels)
             image.draft(None, (2 * pixels.side, 2 * pixels.side))  # JPEG: decode at reduced size
-            ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's bit depth
-            return np.asarray(in_square(to_rgb(image), pixels))
+            whole = PROGRESSIVE_BYTES * width * height if image.info.get("progressive") else 0
+            with decoding(*image.size, image.format or "", pixels.max_pixels, also=whole):
+                ImageOps.exif_transpose(image, in_place=True)  # a copy would lose a TIFF's bit depth
+                return np.asarray(in_square(to_rgb(image), pixels))
     except (BadImage, MemoryError):
         raise
     except UnidentifiedImageError as error:
@@ -193,10 +211,20 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         return Image.fromarray(_deep_grey_to_bytes(image)).convert("RGB")
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
+        return _over_white(image)
     return image.convert("RGB")
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    """Band by band: copies of the whole image would take several times its memory."""
+    whole = Image.new("RGB", image.size)
+    for top in range(0, image.height, ROWS_PER_BAND):
+        band = image.crop((0, top, image.width, min(top + ROWS_PER_BAND, image.height)))
+        band.info = image.info  # where a palette keeps its transparency
+        rgba = band.convert("RGBA")
+        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        whole.paste(Image.alpha_composite(white, rgba).convert("RGB"), (0, top))
+    return whole
 
 
 def _deep_grey_to_bytes(image: Image.Image) -> np.ndarray:
@@ -209,7 +237,11 @@ def _deep_grey_to_bytes(image: Image.Image) -> np.ndarray:
         signed = tags is not None and tags.get(339, (1,))[0] == 2
         values = values.clip(min=0) if signed else values.view(np.uint32)
         bits = 31 if signed else 32
-    return np.rint(values.astype(np.float64) * (255 / (2**bits - 1))).clip(0, 255).astype(np.uint8)
+    shades = np.empty(values.shape, dtype=np.uint8)
+    for top in range(0, len(values), ROWS_PER_BAND):
+        band = values[top : top + ROWS_PER_BAND].astype(np.float64)
+        shades[top : top + ROWS_PER_BAND] = np.rint(band * (255 / (2**bits - 1))).clip(0, 255)
+    return shades
 
 
 def in_square(image: Image.Image, pixels: PixelFormat) -> Image.Image:
@@ -296,7 +328,7 @@ def with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) 
     if not enabled:
         yield from steps
         return
-    console, begin, done = Console(stderr=True), time.monotonic(), 0
+    console, begin, done = make_console(stderr=True), time.monotonic(), 0
     next_line = begin + SECONDS_BEFORE_BAR
     with ExitStack() as open_bar:
         bar: Progress | None = None
@@ -306,11 +338,10 @@ def with_bar(steps: Iterable[int], total: int, enabled: bool, description: str) 
             if bar is None and console.is_terminal and now - begin > SECONDS_BEFORE_BAR:
                 columns = (*Progress.get_default_columns(), MofNCompleteColumn())
                 bar = open_bar.enter_context(Progress(*columns, console=console, transient=True))
-                task = bar.add_task(description, total=total)
+                task = bar.add_task(escape(description), total=total)
             if bar is not None:
                 bar.update(task, completed=done)
             elif now >= next_line and not console.is_terminal:
                 next_line = now + SECONDS_BETWEEN_LINES
-                text = printable(f"{description}: {done} of {total}")
-                console.print(text, markup=False, highlight=False, soft_wrap=True)
+                console.print(f"{description}: {done} of {total}", markup=False, highlight=False, soft_wrap=True)
             yield step

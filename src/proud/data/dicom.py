@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 from PIL import Image
 
 from proud.data.bad import BadImage, check_pixels
+from proud.data.memory_budget import decoding
 from proud.lazy import np
 
 DICOM_START = 132  # 128 bytes of anything, then four letters
@@ -32,9 +33,10 @@ def dicom_image(content: bytes, max_pixels: int) -> Image.Image:
         frames = int(header.get("NumberOfFrames") or 1)
         if frames > 1:
             raise BadImage(f"a DICOM file with {frames} frames: save each frame as a file of its own")
-        found = pydicom.pixels.pixel_array(io.BytesIO(content))
-        grey = found.ndim == 2 and header.PhotometricInterpretation.startswith("MONOCHROME")
-        shades = shades_of(pydicom, found, header) if grey else colours_of(pydicom, found, header)
+        with decoding(int(header.Columns), int(header.Rows), "DICOM", max_pixels):
+            found = pydicom.pixels.pixel_array(io.BytesIO(content))
+            grey = found.ndim == 2 and header.PhotometricInterpretation.startswith("MONOCHROME")
+            shades = shades_of(pydicom, found, header) if grey else colours_of(pydicom, found, header)
     except (BadImage, MemoryError):
         raise
     except Exception as error:  # its readers raise errors of every kind on broken content

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from proud.config import Count, Decay, NotNegative, Positive, WholeNumber
+from proud.config import BatchSize, Count, Decay, NotNegative, Positive, WholeNumber
 from proud.lazy import torch
 from proud.methods.description import Description
 from proud.methods.views import Views
@@ -36,7 +36,7 @@ class MethodConfig:
     """passes over the unlabeled images, after pretraining"""
     pretrain_epochs: WholeNumber = 30
     """epochs on the labeled domain alone, before the main phase"""
-    batch_size: Count = 128
+    batch_size: BatchSize = 128
     """images per step from each side (labeled, unlabeled)"""
     lr: Positive = 0.001
     """learning rate of SGD"""

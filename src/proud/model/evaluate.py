@@ -26,6 +26,7 @@ from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
 from proud.model.seen import TrainedOn, is_own_data, stored_task, trained_on
+from proud.printing import DataOutput
 from proud.text import nfc, some
 from proud.trust.collapse import missing_classes
 from proud.trust.fitted import measure
@@ -118,7 +119,7 @@ class Evaluation:
     def write(self, path: Path) -> None:
         """To a file, or to stdout if its name is -."""
         if is_stdout(path):
-            print(json_bytes(self.as_json(), indent=1).decode())
+            DataOutput().write(json_bytes(self.as_json(), indent=1).decode() + "\n")
         else:
             write_json(path, self.as_json())
 

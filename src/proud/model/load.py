@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import copyreg
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proud.errors import UserError
-from proud.files import MOST_JSON_BYTES, bytes_of, check_tensors, parse_tensors, read_regular
+from proud.files import MOST_JSON_BYTES, parse_tensors, read_regular
 from proud.machine import choose_device
 from proud.manifest import MANIFEST, Files
 from proud.model.format import CARD, DESCRIPTION, MODEL_FORMAT, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
 from proud.model.predict import Model
 from proud.nets.batch_norm import plain_name
-from proud.nets.models import ModelSpec, Net, build_net
+from proud.nets.models import ModelSpec, Net, build_net, count_features
 from proud.stored import ModelRecord, Settings, SpecRecord
+from proud.tensors import bytes_of, check_tensors, read_shapes
 from proud.text import nfc, one_line
 from proud.trust.fitted import Trust, read_trust
 from proud.typed import parse_record
 
+MOST_FEATURES = 1_000_000
 MOST_PROTOTYPE_BYTES = 1_000_000_000
 MOST_CARD_BYTES = 1_000_000
 BROKEN = (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
@@ -80,13 +83,15 @@ def read_model(folder: Path) -> Parts:
     spec, classes = read_spec(about["spec"]), read_classes(about["classes"])
     if len(classes) != spec.classes:
         raise ValueError("the network has another number of classes")
-    expected = expected_tensors(spec)
+    expected, measured = expected_tensors(spec, folder / WEIGHTS)
     if about["format"] == PLAIN_NAMES_FORMAT:
         expected = {plain_name(name): tensor for name, tensor in expected.items()}
     tensors = parse_tensors(files.read(WEIGHTS, bytes_of(expected.values())))
     check_tensors(tensors, expected)
     width = expected["head.direction"].shape[1]
     net = build_net(spec, width=width)
+    if not measured and count_features(net.backbone, spec) != width:
+        raise ValueError("head.direction has another width than the features")
     net.load_state_dict(tensors)
     trust, prototypes = read_trust(about.get("trust")), read_prototypes(files, spec.classes, width)
     return net, spec, classes, about.get("config", {}), trust, prototypes, tuple(about.get("warnings", []))
@@ -120,13 +125,34 @@ def read_classes(given: list[str]) -> tuple[str, ...]:
     return tuple(map(nfc, given))
 
 
-def expected_tensors(spec: ModelSpec) -> dict[str, Tensor]:
-    """Names, shapes and types, without memory: an invented size costs nothing."""
+def expected_tensors(spec: ModelSpec, path: Path) -> tuple[dict[str, Tensor], bool]:
+    """Names, shapes and types, without memory: an invented size costs nothing. And whether the width of the features
+    was measured, or taken from the file."""
     try:
         with torch.device("meta"):
-            return build_net(spec).state_dict()
-    except (NotImplementedError, RuntimeError, UserError):  # some networks compute with their weights when built
-        return build_net(spec).state_dict()
+            return build_net(spec).state_dict(), True
+    except (NotImplementedError, RuntimeError, UserError):  # some networks compute when they are built
+        width = read_shapes(path).get("head.direction", (0, 0))[-1]
+        if not 0 < width <= MOST_FEATURES:
+            raise ValueError("the tensor head.direction is missing or too large") from None
+        with weights_on_meta():
+            return build_net(spec, width=width).state_dict(), False
+
+
+@contextmanager
+def weights_on_meta() -> Iterator[None]:
+    """Modules that are built meanwhile have weights without memory, and can compute all the same."""
+    register = nn.Module.register_parameter
+
+    def without_memory(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        given = None if parameter is None else nn.Parameter(parameter.to("meta"), parameter.requires_grad)
+        register(module, name, given)
+
+    nn.Module.register_parameter = without_memory  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
 def read_card(folder: Path) -> str:

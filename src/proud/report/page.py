@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,9 @@ from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_files, p
 from proud.report.run_tables import audited_accuracy, images_of
 from proud.report.sections import Block, Section, TableBlock, make_sections
 from proud.report.sources import BenchSource, RunSource, read_sources
+from proud.stored import ReportMark
 from proud.trust.intervals import accuracy_interval
+from proud.typed import read_record
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -105,8 +106,8 @@ class ReportFiles:
 
     def _earlier(self) -> list[str] | None:
         try:
-            return [str(name) for name in json.loads((self.folder / REPORT_MARK).read_text(encoding="utf-8"))["files"]]
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_record(self.folder / REPORT_MARK, ReportMark)["files"]
+        except (OSError, ValueError):
             return None
 
     def _names(self) -> list[str]:

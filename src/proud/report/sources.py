@@ -7,24 +7,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from proud.bench.results import read_rows
 from proud.config import RunConfig, method_settings
 from proud.errors import UserError
-from proud.files import MOST_TENSOR_BYTES
 from proud.manifest import Files
 from proud.model.format import is_finished, read_result, read_run, read_verdicts
+from proud.report.arrays import OUTPUTS, SNAPSHOT, Arrays, check_snapshot, read_arrays
 from proud.stored import DomainRecord, EpochRecord, LookAt, ResultRecord, ResultRow, RunRecord
 from proud.training.records import epochs_of, timings_of
 from proud.training.snapshot import MOMENTS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Arrays = dict[str, "NDArray[Any]"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +77,24 @@ class RunSource:
 
     @cached_property
     def outputs(self) -> Arrays:
-        return read_arrays(Files(self.folder), "outputs.safetensors")
+        files, name, sizes = Files(self.folder), "outputs.safetensors", {"K": len(self.classes)}
+        found = read_arrays(files, name, OUTPUTS, sizes)
+        if any(f"{each.partition('/')[0]}/{part}" not in found for each in found for part in OUTPUTS):
+            raise UserError(f"{self.folder / name} is incomplete. Repeat the run to report on it.")
+        return found
 
     @cached_property
     def snapshots(self) -> dict[str, Arrays]:
         """Moment → arrays; a run of one or two epochs has fewer moments."""
-        files = Files(self.folder)
-        snapshots = {moment: read_arrays(files, f"snapshots/{moment}.safetensors") for moment in MOMENTS}
-        return {moment: arrays for moment, arrays in snapshots.items() if arrays}
+        files, sizes = Files(self.folder), {"K": len(self.classes), "T": len(self.unlabeled)}
+        found = {}
+        for moment in MOMENTS:
+            name = f"snapshots/{moment}.safetensors"
+            if arrays := read_arrays(files, name, SNAPSHOT, sizes):
+                domains = ["labeled", *(f"unlabeled/{name}" for name in self.unlabeled)]
+                check_snapshot(self.folder / name, arrays, domains)
+                found[moment] = arrays
+        return found
 
     def epoch_of(self, moment: str) -> int:
         """Epoch of the last stage, from 1, as in the paper's figures."""
@@ -106,19 +109,6 @@ class BenchSource:
 
     name: str
     rows: tuple[ResultRow, ...]
-
-
-def read_arrays(files: Files, name: str) -> Arrays:
-    if not files.has(name):
-        return {}
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.numpy import load  # noqa: PLC0415
-
-    try:
-        arrays = load(files.read(name, MOST_TENSOR_BYTES))
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{files.folder / name} cannot be read: {error}. Repeat the run to report on it.") from error
-    return {key: value.astype(np.float32) if value.dtype == np.float16 else value for key, value in arrays.items()}
 
 
 def read_sources(paths: Iterable[Path]) -> tuple[list[RunSource], list[BenchSource]]:

@@ -23,7 +23,7 @@ def too_large(error: BaseException, kind: type[Method], settings: MethodConfig, 
     fits = fitting_batch_size(kind, settings, context)
     where = "GPU's memory" if context.device.type == "cuda" else "memory"
     if fits is None:
-        return f"The {where} is too small for this network even one image at a time: use a smaller --size or --model."
+        return f"The {where} is too small for this network even two images at a time: use a smaller --size or --model."
     return (
         f"The {where} is too small for --batch-size {settings.batch_size}; {fits} would fit, and a smaller --size "
         "helps too. Either starts a new run: choose another --out. The last checkpoint is kept."
@@ -33,9 +33,9 @@ def too_large(error: BaseException, kind: type[Method], settings: MethodConfig, 
 def fitting_batch_size(kind: type[Method], settings: MethodConfig, context: Context) -> int | None:
     """By halving."""
     size = settings.batch_size // 2
-    while size and not _one_step_fits(kind, replace(settings, batch_size=size), context):
+    while size > 1 and not _one_step_fits(kind, replace(settings, batch_size=size), context):
         size //= 2
-    return size or None
+    return size if size > 1 else None
 
 
 def _one_step_fits(kind: type[Method], settings: MethodConfig, context: Context) -> bool:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from proud.printing import make_console
 from proud.training import loop
 
 MOST_SITES = 8
@@ -45,7 +46,7 @@ class TrainingBar:
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        self.bars = Bars(*columns, console=console)
+        self.bars = Bars(*columns, console=console or make_console())
         self.title, self.first_line = title, first_line
         self.stages: dict[str, TaskID] = {}
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from proud.text import duration, printable
+from proud.printing import make_console
+from proud.text import duration
 from proud.training.loop import Progress
 from proud.training.progress import MOST_SITES, TrainingBar
 
@@ -30,7 +31,7 @@ class TrainingLines(AbstractContextManager["TrainingLines"]):
     """Elapsed time, stage and epoch, losses, accuracies, the certainty of each site's pseudo-labels, time left."""
 
     def __init__(self, title: str, console: Console | None = None, first_line: Callable[[], str] = lambda: "") -> None:
-        self.title, self.console, self.first_line = title, console or Console(), first_line
+        self.title, self.console, self.first_line = title, console or make_console(), first_line
         self.begin = self.newest = time.monotonic()
         self.stage = ""
 
@@ -57,7 +58,7 @@ class TrainingLines(AbstractContextManager["TrainingLines"]):
         self.newest = time.monotonic()
         elapsed = round(self.newest - self.begin)
         clock = f"{elapsed // 3600}:{elapsed // 60 % 60:02d}:{elapsed % 60:02d}"
-        self.console.print(printable(f"{clock}  {text}"), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(f"{clock}  {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def watching(
@@ -66,7 +67,7 @@ def watching(
     """Bars on a terminal; elsewhere lines if `verbose` is True, and nothing if it is None. False: nothing."""
     if verbose is False:
         return Silent()
-    console = console or Console()
+    console = console or make_console()
     if console.is_terminal:
         return TrainingBar(title, console, first_line)
     return TrainingLines(title, console, first_line) if verbose else Silent()

@@ -251,6 +251,8 @@ def build(
         start.refuse_other_classes(data.training.classes if isinstance(data, Task) else data.roles.classes)
     task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache, start=start)
     check_known_labels(task, config.method)
+    if before is None and run.writes and (text := too_few_images(task, run.settings.batch_size)):
+        warnings.warn(text, stacklevel=2)
     if before is not None:
         refuse_other_data(run.folder.path, before["task"], task.report)
         if start is not None:
@@ -302,6 +304,18 @@ def load(
     check_weights(name, spec.size, config.weights)
     task = read_task(source, spec.size, progress=progress, memory=memory, disk=cache)
     return with_found_sites(task, source, config, spec, start.state if start is not None else None), spec
+
+
+def too_few_images(task: Task, batch_size: int) -> str:
+    """A warning if a batch is larger than all domains and than usual: its images repeat, and take memory each time."""
+    training = task.training
+    largest = max([len(training.labeled), *map(len, training.unlabeled)])
+    if batch_size <= max(largest, MethodConfig.batch_size):
+        return ""
+    return (
+        f"--batch-size {batch_size} is more than the {largest} images of the largest domain: every step repeats "
+        f"images and takes memory for all of them. {max(2, largest)} would do."
+    )
 
 
 def check_known_labels(task: Task, method: str) -> None:

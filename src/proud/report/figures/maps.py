@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from proud.report.arrays import Arrays
 from proud.report.figures.style import SHAPES, Chart, Mark, Panel, Theme, class_colors, clean_label, shape_of
-from proud.report.sources import Arrays, RunSource
+from proud.report.sources import RunSource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

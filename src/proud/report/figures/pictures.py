@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from proud.report.arrays import Arrays
 from proud.report.figures.style import Chart, Panel, Theme, clean_label
-from proud.report.sources import Arrays, RunSource
+from proud.report.sources import RunSource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
