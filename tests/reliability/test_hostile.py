@@ -37,7 +37,7 @@ from proud.nets.models import build_net, model_spec
 from proud.text import plain_cell, printable, safe_cell
 from proud.training.run_folder import default_folder
 from proud.typed import read_record
-from toy import write_folders
+from toy import restamp, write_folders
 
 PIXELS = PixelFormat(16)
 
@@ -85,6 +85,7 @@ def _tensors(entry: dict, data: bytes = b"\0" * 8) -> bytes:
 )
 def test_other_files_than_safetensors_are_refused_and_not_executed(content: bytes, model: Path) -> None:
     (model / "model.safetensors").write_bytes(content)
+    restamp(model)
     with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")
     assert not Path("harm-was-done").exists()
@@ -115,6 +116,7 @@ def test_weights_must_be_those_of_the_network(change: str, model: Path) -> None:
     else:
         del tensors[name]
     save_file(tensors, model / "model.safetensors")
+    restamp(model)
     with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")
 
@@ -150,6 +152,7 @@ def test_an_invalid_network_is_refused_before_it_takes_memory(
         return net
 
     monkeypatch.setattr(load, "build_net", build)
+    restamp(model)
     with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")
     assert set(built_on) <= {"meta"}
