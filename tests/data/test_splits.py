@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from trees import copy_image, site_task, task_of, three_sites, write_tree
 
 from proud.data.catalog import Entry
@@ -74,3 +75,47 @@ def test_the_split_of_a_data_set_without_copies_never_changes() -> None:
     train, held = split_labeled(rows, 0.2, 2022, ships_split=False)
     assert [int(row.content, 16) for row in held] == [2, 3, 5, 17, 21, 31, 33, 34]
     assert [row for row in rows if row not in held] == train
+
+
+def grouped(labels: str, groups: str) -> list[ImageRow]:
+    """One image per letter, of the class and the group that the letters name; a dot is no group."""
+    pairs = enumerate(zip(labels, groups, strict=True))
+    return [ImageRow(f"{row:04d}", Entry(f"{row}.png", label, None, group.strip("."))) for row, (label, group) in pairs]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_images_of_a_group_stay_on_one_side(seed: int) -> None:
+    rows = grouped("aaaabbbbaabbaaaabbbb", "112233..445566778899")
+    train, held = split_labeled(rows, 0.25, seed, ships_split=False)
+    assert sorted([*train, *held]) == rows and held
+    sides = [{row.entry.group for row in part} - {""} for part in (train, held)]
+    assert not sides[0] & sides[1]
+    assert {row.entry.label for row in train} == {row.entry.label for row in held} == {"a", "b"}
+
+
+def test_a_class_in_one_group_alone_is_trained_on() -> None:
+    rows = grouped("aaaabb", "112233")
+    for seed in range(8):
+        train, held = split_labeled(rows, 0.5, seed, ships_split=False)
+        assert {row.entry.label for row in train} == {"a", "b"} and {row.entry.label for row in held} == {"a"}
+
+
+def test_copies_join_groups() -> None:
+    first, second, *rest = grouped("aaaaaa", "112233")
+    rows = [first, second, rest[0]._replace(content=first.content), *rest[1:]]
+    for seed in range(8):
+        held = split_labeled(rows, 0.3, seed, ships_split=False)[1]
+        assert sum(row.entry.group in "12" for row in held) in (0, 4)
+
+
+def test_groups_on_both_sides_are_reported(tmp_path: Path) -> None:
+    three_sites(tmp_path, 4)
+    lines = ["path,domain,label,group"]
+    for path in sorted(tmp_path.glob("*/*/*.png")):
+        site, label = path.parts[-3:-1]
+        lines.append(f"{path.relative_to(tmp_path)},{site},{label},patient {path.stem if site != 'north' else 'x'}")
+    (tmp_path / "data.csv").write_text("\n".join(lines))
+    with pytest.warns(UserWarning, match=r"groups of the domain south are also trained on, such as 'patient 00"):
+        task = task_of(scan_csv(tmp_path / "data.csv"), labeled="central", test="south", seed=1)
+    assert task.training.labeled.groups is not None
+    assert not set(task.training.labeled.groups) & set(task.evaluation.validation.groups)

@@ -68,6 +68,17 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_groups_share_a_fold_and_leave_every_class_to_train_on() -> None:
+    labels, groups = [0, 0, 1, 1, 0, 1, 2, 2], ("p", "p", "p", "q", "q", "", "r", "r")
+    whole = replace(domain(labels), groups=groups)
+    for seed in range(10):
+        place = fold_of(whole, 3, seed)
+        assert len(place[:3].unique()) == len(place[3:5].unique()) == 1
+        assert (place[6:] == -1).all()  # the only group of its class
+        for fold in range(3):
+            assert set(whole.labels[place != fold].tolist()) == {0, 1, 2}
+
+
 def test_all_labeled_images_calibrate_the_model(crossed: Path) -> None:
     stored = json.loads((crossed / "model" / "model.json").read_text())["trust"]
     assert (stored["images"], stored["folds"]) == (48, 3)

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """One image: its path below the root (or its row in an array), its class if stated, the split it ships with."""
+    """One image: its path below the root (or its row in an array), its class if stated, the split it ships with, and
+    what it shares with others (a patient, a slide): images of one group stay on one side of a split."""
 
     location: str
     label: str | None
     split: str | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True, eq=False)

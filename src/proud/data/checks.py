@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -59,6 +59,18 @@ def on_both_sides(name: str, train: Sequence[ImageRow], held: Sequence[ImageRow]
     return (
         f"{len(found)} of the {len(held)} validation images of {name} {verb} also trained on, such as "
         f"{found[0].entry.location}: validation accuracy is too high. Keep copies on one side of the split."
+    )
+
+
+def shared_groups(name: str, here: Iterable[str], trained_on: Iterable[str], what: str) -> str:
+    """A warning about groups, such as patients, whose images are both measured on and trained on."""
+    common = sorted(set(here) & set(trained_on) - {""})
+    if not common:
+        return ""
+    groups = "1 group" if len(common) == 1 else f"{len(common)} groups"
+    return (
+        f"{groups} of {what} {name} {'is' if len(common) == 1 else 'are'} also trained on, such as {common[0]!r}: its "
+        "accuracy is not that of new groups."
     )
 
 

@@ -35,7 +35,9 @@ def scan_csv(path: Path | str) -> Catalog:
         elif not there:
             problems.append(f"line {line}: there is no file {location}")
         else:
-            entries.setdefault(domain, []).append(Entry(location, nfc(row["label"]) or None, split))
+            entries.setdefault(domain, []).append(
+                Entry(location, nfc(row["label"]) or None, split, row.get("group", ""))
+            )
         seen.setdefault(place, line)
     for domain, found in entries.items():
         if len({entry.split is None for entry in found}) > 1:
@@ -110,8 +112,8 @@ def read_table(
                 hint = " The columns must be separated by commas or semicolons." if len(columns) == 1 else ""
                 raise UserError(
                     f"{table} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: its first line "
-                    f"must name path, domain and label (split is optional); it names {', '.join(columns) or 'nothing'}."
-                    + hint
+                    "must name path, domain and label (split and group are optional); it names "
+                    f"{', '.join(columns) or 'nothing'}.{hint}"
                 )
             reader.fieldnames = columns
             rows = [

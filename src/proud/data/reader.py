@@ -94,7 +94,9 @@ class Reader:
 
     def labeled(self, domain: DomainFiles, rows: list[ImageRow], classes: tuple[str, ...]) -> LabeledDomain:
         images, rows = self._decode(domain, rows)
-        return LabeledDomain(domain.name, images, class_numbers(rows, classes), classes)
+        groups = tuple(row.entry.group for row in rows)
+        labels = class_numbers(rows, classes)
+        return LabeledDomain(domain.name, images, labels, classes, groups if any(groups) else None)
 
     def unlabeled(self, domain: DomainFiles, classes: tuple[str, ...]) -> tuple[UnlabeledDomain, Audit]:
         if domain.ready is not None:

@@ -1,6 +1,9 @@
-"""What is held out: stratified by class in the labeled domain, by content hash in unlabeled ones."""
+"""What is held out: stratified by class in the labeled domain (whole groups, if stated), by content hash elsewhere."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -22,6 +25,8 @@ def split_labeled(
         return [row for row in rows if row.entry.split == "train"], held if val > 0 else []
     if val == 0:
         return rows, []
+    if any(row.entry.group for row in rows):
+        return _apart(rows, _held_groups(rows, val, seed))
     with_it: dict[int, list[int]] = {}
     not_drawn: set[int] = set()
     for places in copies_of(rows):
@@ -39,8 +44,57 @@ def split_labeled(
         count = min(max(1, round(len(places) * val)), len(places) - 1)
         for place in random.permutation(places)[:count].tolist():
             chosen.update(with_it.get(place, [place]))
-    train = [row for place, row in enumerate(rows) if place not in chosen]
-    return train, [row for place, row in enumerate(rows) if place in chosen]
+    return _apart(rows, chosen)
+
+
+def _apart(rows: list[ImageRow], chosen: set[int]) -> tuple[list[ImageRow], list[ImageRow]]:
+    """The other rows, and those at the chosen places."""
+    others = [row for place, row in enumerate(rows) if place not in chosen]
+    return others, [row for place, row in enumerate(rows) if place in chosen]
+
+
+def _held_groups(rows: list[ImageRow], val: float, seed: int) -> set[int]:
+    """Places of the validation images: whole groups, until each class has its share. Every class is still trained on.
+
+    Images with the same content or of the same group belong together; one without a group is a group of its own.
+    """
+    together = joined(
+        [[key for key in (("content", row.content), ("group", row.entry.group)) if key[1]] for row in rows]
+    )
+    in_class = Counter(row.entry.label for row in rows)
+    wanted = {label: max(1, round(count * val)) for label, count in in_class.items()}
+    held: Counter[str | None] = Counter()
+    chosen: set[int] = set()
+    random = np.random.default_rng([VALIDATION_STREAM, seed])
+    for number in random.permutation(len(together)).tolist():
+        here = Counter(rows[place].entry.label for place in together[number])
+        needed = any(held[label] < wanted[label] for label in here)
+        leaves_some = all(held[label] + count < in_class[label] for label, count in here.items())
+        if needed and leaves_some:
+            held += here
+            chosen.update(together[number])
+    return chosen
+
+
+def joined(keys: Sequence[Collection[object]]) -> list[list[int]]:
+    """Places that share a key, directly or through others, in their order. One without keys is alone."""
+    first_of: dict[object, int] = {}
+    parent = list(range(len(keys)))
+
+    def root(place: int) -> int:
+        while parent[place] != place:
+            parent[place] = parent[parent[place]]
+            place = parent[place]
+        return place
+
+    for place, here in enumerate(keys):
+        for key in here:
+            ends = root(first_of.setdefault(key, place)), root(place)
+            parent[max(ends)] = min(ends)
+    found: dict[int, list[int]] = {}
+    for place in range(len(keys)):
+        found.setdefault(root(place), []).append(place)
+    return list(found.values())
 
 
 def split_unlabeled(rows: list[ImageRow], held_out: float | None, *, ships_split: bool) -> list[ImageRow]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from proud.data.cache import NEVER, cache_folder, request_states
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.checks import ImageRow, also_learned_from, nearly_black, on_both_sides, under_two_classes
+from proud.data.checks import ImageRow, also_learned_from, nearly_black, on_both_sides, shared_groups, under_two_classes
 from proud.data.decode import PixelFormat, bad_files_error, stored_side
 from proud.data.labels import add_labels, with_known
 from proud.data.reader import MemoryCache, Reader
@@ -129,11 +129,17 @@ def _warn_about_rows(catalog: Catalog, roles: Roles, reader: Reader, parts: _Par
     every, train, held = (reader.readable(rows) for rows in (parts.rows[name], parts.train, parts.held))
     catalog.warn_once(on_both_sides(name, train, held), "on both sides", name)
     catalog.warn_once(under_two_classes(name, every), "two classes", name)
+    groups = {row.entry.group for row in train}
+    text = shared_groups(name, (row.entry.group for row in held), groups, "the validation images of")
+    catalog.warn_once(text, "groups", name)
+    groups |= {row.entry.group for domain in roles.unlabeled for row in parts.rows[domain.name]}
     for files in roles.unlabeled:
         catalog.warn_once(unknown_classes(files, name, roles.classes), "unknown classes", name, files.name)
     if parts.test is not None:
         text = also_learned_from(parts.test.name, copies, len(parts.test))
         catalog.warn_once(text, "also learned from", name, parts.test.name)
+        tested = (row.entry.group for row in parts.rows[parts.test.name])
+        catalog.warn_once(shared_groups(parts.test.name, tested, groups, "the domain"), "groups", parts.test.name)
 
 
 # ---- the task's description in run.json

@@ -19,16 +19,22 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, eq=False)
 class LabeledDomain:
-    """Images [N,3,S,S] uint8 with their class numbers [N] int64."""
+    """Images [N,3,S,S] uint8 with their class numbers [N] int64.
+
+    `groups`: the patient, slide or the like of each image, empty where none is stated.
+    """
 
     name: str
     images: Tensor
     labels: Tensor
     classes: tuple[str, ...]
+    groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_images(self.name, self.images)
         _check_labels(self.name, self.labels, len(self.images))
+        if self.groups is not None and len(self.groups) != len(self.images):
+            raise ValueError(f"{self.name}: {len(self.images)} images but {len(self.groups)} groups")
 
     def __len__(self) -> int:
         return len(self.images)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proud.data.splits import joined
 from proud.data.types import EvaluationData, LabeledDomain, Task
 from proud.files import MOST_TENSOR_BYTES, parse_tensors
 from proud.manifest import Files
@@ -69,32 +71,48 @@ def labeled_images(task: Task) -> LabeledDomain:
     mine, held = task.training.labeled, task.evaluation.validation
     if held is None:
         return mine
-    return replace(mine, images=torch.cat([mine.images, held.images]), labels=torch.cat([mine.labels, held.labels]))
+    groups = None if mine.groups is None and held.groups is None else groups_of(mine) + groups_of(held)
+    images, labels = torch.cat([mine.images, held.images]), torch.cat([mine.labels, held.labels])
+    return replace(mine, images=images, labels=labels, groups=groups)
+
+
+def groups_of(domain: LabeledDomain) -> tuple[str, ...]:
+    return domain.groups or ("",) * len(domain)
 
 
 def part_of(domain: LabeledDomain, rows: Tensor) -> LabeledDomain:
-    return replace(domain, images=domain.images[rows], labels=domain.labels[rows])
+    groups = domain.groups and tuple(compress(domain.groups, rows.tolist()))
+    return replace(domain, images=domain.images[rows], labels=domain.labels[rows], groups=groups)
 
 
 def fold_of(domain: LabeledDomain, folds: int, seed: int) -> Tensor:
     """The fold of each image, stratified by class; -1 for images that are never held out. [N].
 
-    Equal images share a fold, and the only image of a class is always trained on.
+    Equal images and images of one group share a fold. What a class has no second of is always trained on.
     """
     random = np.random.default_rng([FOLD_STREAM, seed])
-    place = torch.full((len(domain),), -1)
-    rows_of: dict[bytes, list[int]] = {}
-    for row, image in enumerate(domain.images):
-        rows_of.setdefault(image.numpy().tobytes(), []).append(row)
-    by_class: dict[int, list[list[int]]] = {}
-    for rows in rows_of.values():
-        if len(set(domain.labels[rows].tolist())) == 1:
-            by_class.setdefault(int(domain.labels[rows[0]]), []).append(rows)
+    pairs = zip(domain.images, groups_of(domain), strict=True)
+    units = joined([keys_of(image, group) for image, group in pairs])
+    classes = [tuple(sorted(set(domain.labels[rows].tolist()))) for rows in units]
+    fold = [-1] * len(units)
     first = 0
-    for label in sorted(by_class):
-        groups = by_class[label]
-        if len(groups) > 1:
-            for turn, chosen in enumerate(random.permutation(len(groups)).tolist()):
-                place[groups[chosen]] = (first + turn) % folds
-            first += len(groups)  # so that the folds are of equal size
+    for kind in sorted(set(classes)):
+        mine = [unit for unit, here in enumerate(classes) if here == kind]
+        if len(kind) > 1 and domain.groups is None:
+            continue  # copies under two classes are trained on
+        for turn, chosen in enumerate(random.permutation(len(mine)).tolist()):
+            fold[mine[chosen]] = (first + turn) % folds
+        first += len(mine)  # so that the folds are of equal size
+    for label in domain.labels.unique().tolist():
+        mine = [unit for unit, here in enumerate(classes) if label in here]
+        if len({fold[unit] for unit in mine}) == 1:  # held out, the class would be missing in training
+            for unit in mine:
+                fold[unit] = -1
+    place = torch.full((len(domain),), -1)
+    for rows, number in zip(units, fold, strict=True):
+        place[rows] = number
     return place
+
+
+def keys_of(image: Tensor, group: str) -> list[object]:
+    return [image.numpy().tobytes(), *([group] if group else [])]
