@@ -29,6 +29,7 @@ def test_roles_shapes_and_report(tmp_path: Path) -> None:
         "images": 18,
         "validation": 2,
         "per_class": {"cat": 9, "dog": 9},
+        "validation_per_class": {"cat": 1, "dog": 1},
     }
     assert report["domains"]["north"] == {"role": "unlabeled", "images": 20, "audited": 20}
     assert report["domains"]["south"]["role"] == "test" and report["skipped"] == []
