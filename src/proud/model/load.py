@@ -14,8 +14,17 @@ from torch import Tensor, nn
 from proud.errors import UserError
 from proud.files import MOST_JSON_BYTES, parse_tensors, read_regular
 from proud.machine import choose_device
-from proud.manifest import MANIFEST, Files
-from proud.model.format import CARD, DESCRIPTION, MODEL_FORMAT, PLAIN_NAMES_FORMAT, PROTOTYPES, WEIGHTS, model_folder
+from proud.manifest import MANIFEST, Damaged, Files
+from proud.model.format import (
+    CARD,
+    DESCRIPTION,
+    MODEL_FOLDER,
+    MODEL_FORMAT,
+    PLAIN_NAMES_FORMAT,
+    PROTOTYPES,
+    WEIGHTS,
+    model_folder,
+)
 from proud.model.predict import Model
 from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec, Net, build_net, count_features
@@ -40,6 +49,8 @@ def load_model(folder: Path | str, device: str = "auto") -> Model:
         raise UserError(f"There is no folder {folder}.")
     place = model_folder(folder)
     if not Files(place).has(DESCRIPTION):
+        if Files(folder).has(f"{MODEL_FOLDER}/{DESCRIPTION}"):  # of a finished run
+            raise Damaged(folder, f"{MODEL_FOLDER}/{DESCRIPTION}", "is missing")
         unfinished = (folder / "run.json").is_file()
         hint = "its training has not finished (continue with --resume)" if unfinished else "it is not a run's folder"
         raise UserError(f"{folder} has no {DESCRIPTION}: {hint}.")
