@@ -118,6 +118,40 @@ def consensus(
     return labels, np.array([entropy(row) for row in mean]), alone
 
 
+def anchored_prototypes(sums: Array, counts: Array, anchors: Array, strength: float) -> Array:
+    out = np.zeros_like(sums)
+    for k in range(len(sums)):
+        for vector, weight in ((sums[k], counts[k]), (anchors[k], strength)):
+            length = math.sqrt(sum(v * v for v in vector))
+            if length > 0:
+                out[k] += weight * vector / length
+    return out
+
+
+def surest(scores: Array, share: float) -> list[bool]:
+    out = [False] * len(scores)
+    every = np.ones(scores.shape[1], dtype=bool)
+    for k in range(scores.shape[1]):
+        mine = [i for i in range(len(scores)) if max(range(scores.shape[1]), key=lambda c: scores[i, c]) == k]
+        mine.sort(key=lambda i: entropy(softmax(scores[i], every)))
+        for i in mine[: math.ceil(share * len(mine))]:
+            out[i] = True
+    return out
+
+
+def t3a(features: Array, logits: Array, weight: Array, kept: int) -> Array:
+    """Iwasawa and Matsuo 2021, Algorithm 1, with the supports of the whole site."""
+    unit = [feature / math.sqrt(sum(v * v for v in feature)) for feature in features]
+    out = np.zeros(logits.shape)
+    every = np.ones(logits.shape[1], dtype=bool)
+    for k in range(logits.shape[1]):
+        mine = [i for i in range(len(unit)) if max(range(logits.shape[1]), key=lambda c: logits[i, c]) == k]
+        mine.sort(key=lambda i: entropy(softmax(logits[i], every)))
+        centroid = weight[k] / math.sqrt(sum(v * v for v in weight[k])) + sum(unit[i] for i in mine[:kept])
+        out[:, k] = [1 - d for d in cosine_distance(np.array(unit), centroid[None])[:, 0]]
+    return out
+
+
 def merge_prototypes(domains: Sequence[tuple[Array, Bools]]) -> Array:
     out = np.zeros_like(domains[0][0])
     for k in range(len(out)):

@@ -237,12 +237,13 @@ class ProUD:
 
     # ---- using what was learned
 
-    def predict(self, images: Any, skip_bad: bool = False) -> np.ndarray:
+    def predict(self, images: Any, skip_bad: bool = False, adapt: bool = False) -> np.ndarray:
         """The label of each image.
 
         Args:
             images: images in any form that `fit` takes; those of a folder are sorted by path.
             skip_bad: skip unreadable files with a warning; `predict_table` then names the images of the answers.
+            adapt: the images are those of one site; classify them together (docs/new-site.md).
 
         Returns:
             Labels [N], of the type that `fit` was given.
@@ -251,15 +252,16 @@ class ProUD:
             >>> model.predict("new_images")
             array(['cat', 'dog'], dtype='<U3')
         """
-        probabilities = self.predict_proba(images, skip_bad)
+        probabilities = self.predict_proba(images, skip_bad, adapt)
         return self.classes_[probabilities.argmax(1)]
 
-    def predict_proba(self, images: Any, skip_bad: bool = False) -> np.ndarray:
+    def predict_proba(self, images: Any, skip_bad: bool = False, adapt: bool = False) -> np.ndarray:
         """The probability of each class.
 
         Args:
             images: as in `predict`.
             skip_bad: as in `predict`.
+            adapt: as in `predict`.
 
         Returns:
             Probabilities [N, K], columns in the order of `classes_`; calibrated if there were validation images.
@@ -268,7 +270,7 @@ class ProUD:
             >>> model.predict_proba(["a.png", "b.png"]).argmax(1)
         """
         with using_threads(self.threads):
-            return self._fitted().predict_proba(images, skip_bad)
+            return self._fitted().predict_proba(images, skip_bad, adapt)
 
     def predict_table(
         self,
@@ -277,6 +279,7 @@ class ProUD:
         coverage: float = 0.9,
         risk: float = 0.05,
         sets: Literal["lac", "aps"] = "lac",
+        adapt: bool = False,
     ) -> dict[str, np.ndarray]:
         """All answers about each image, in the order of `predict`. What they mean: docs/trust.md.
 
@@ -286,17 +289,19 @@ class ProUD:
             coverage: share of prediction sets that contain the true class, on new images of the labeled domain.
             risk: abstain so that at most this share of the answers is wrong, on new images of the labeled domain.
             sets: kind of prediction sets: the smallest ("lac"), or adaptive to each image ("aps").
+            adapt: as in `predict`.
 
         Returns:
             Columns: `path` (for images in memory, `row`), `label`, `confidence` and, if the model has them, `set` (a
-            tuple of labels by falling probability) and `abstain` (True or False).
+            tuple of labels by falling probability) and `abstain` (True or False). With `adapt`, `plain` is the label
+            without it.
 
         Example:
             >>> pandas.DataFrame(model.predict_table("new_images"))
         """
         model = self._fitted()
         with using_threads(self.threads):
-            return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad)
+            return answer_table(model, images, self.classes_, AnswerOptions(coverage, risk, sets), skip_bad, adapt)
 
     def score(self, images: Any, labels: Any = None) -> float:
         """Accuracy.

@@ -18,8 +18,10 @@ from proud.cli import main as cli
 from proud.data.added import POOL
 from proud.data.embedded import embedded_catalog
 from proud.errors import UserError
+from proud.machine import Stopped
 from proud.nets.models import build_net, model_spec
 from proud.nets.sites import group, styles
+from proud.training import loop
 
 
 def digits(domain: str, count: int) -> tuple[np.ndarray, list[str]]:
@@ -107,7 +109,13 @@ def test_sites_are_found_and_named(run: Path) -> None:
     assert all(len(each["examples"]) == 3 for each in found.values())
 
 
-def test_the_same_images_give_the_same_sites(run: Path, data: Path, pool: Path, tmp_path: Path) -> None:
+def stopped(self: loop.Loop) -> None:
+    raise Stopped
+
+
+def test_the_same_images_give_the_same_sites(
+    run: Path, data: Path, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`label-next` and a resumed run find them again."""
     table = tmp_path / "extra.csv"
     assert cli.run(["label-next", str(run), "--k", "3", "--out", str(table), "--device", "cpu"]) == 0
@@ -116,8 +124,11 @@ def test_the_same_images_give_the_same_sites(run: Path, data: Path, pool: Path, 
     with (run / "pseudo_labels.csv").open(newline="") as file:
         trained_on = {row["path"]: row["domain"] for row in csv.DictReader(file)}
     assert len(rows) == 6 and all(trained_on[row["path"]] == row["domain"] for row in rows)
-    (run / "result.json").unlink()
-    assert train_on(data, pool, run, "--resume") == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Loop, "run", stopped)
+        assert train_on(data, pool, tmp_path / "parts") == 130
+    assert train_on(data, pool, tmp_path / "parts", "--resume") == 0
+    assert described(tmp_path / "parts")["domains"] == described(run)["domains"]
     with table.open("w") as file:
         file.write(f"path,domain,label,content\n{rows[0]['path']},{rows[0]['domain']},7,{rows[0]['content']}\n")
     assert train_on(data, pool, tmp_path / "labeled", "--labels", str(table)) == 0

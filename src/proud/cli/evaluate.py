@@ -37,6 +37,7 @@ def evaluate(arguments: EvaluateArguments) -> int:
         device=arguments.device,
         progress=True,
         against=Path(arguments.against) if arguments.against else None,
+        adapt=arguments.adapt,
     )
     if arguments.out:
         found.write(Path(arguments.out))
@@ -44,6 +45,7 @@ def evaluate(arguments: EvaluateArguments) -> int:
     if found.skipped:
         show_plain(f"{unreadable(len(found.skipped))} skipped:\n{first_bad_files(found.skipped)}")
     show_comparison(found)
+    show_adapted(found)
     show_trust(found)
     show_warning(found.warning)
     show_training(found)
@@ -64,6 +66,14 @@ def show_accuracy(found: Evaluation) -> None:
     table.add_row("all", str(found.images), str(found.interval))
     table.add_row("mean of the classes", "", str(found.mean_recall))
     console.print(table)
+
+
+def show_adapted(found: Evaluation) -> None:
+    if found.plain is None:
+        return
+    show_plain(f"each image alone: {100 * found.plain.accuracy:.1f} %, adapted: {100 * found.accuracy:.1f} %")
+    show_plain(f"difference: {found.plain.difference.difference}")
+    show_plain("Adapted answers come from all images of the site together: another protocol than that of the tables.")
 
 
 def show_comparison(found: Evaluation) -> None:

@@ -15,7 +15,14 @@ from proud.errors import UserError
 from proud.files import check_output, is_stdout
 from proud.model.answers import AnswerOptions, guarantee
 from proud.model.load import load_model
-from proud.model.predict import find_images, one_answer, predict_files, write_predictions, write_skipped
+from proud.model.predict import (
+    find_images,
+    one_answer,
+    predict_files,
+    predict_site,
+    write_predictions,
+    write_skipped,
+)
 
 SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"II*\0", b"MM\0*")  # of image files
 
@@ -37,7 +44,11 @@ def predict(arguments: PredictArguments) -> int:
     model.max_pixels = arguments.max_pixels
     files = find_images(with_listed(arguments.images), arguments.follow_links)
     about = guarantee(model.trust, options)
-    rows, bad = predict_files(model, files, options, skip_bad=arguments.skip_bad, progress=True)
+    notice = ""
+    if arguments.adapt:
+        rows, bad, notice = predict_site(model, files, options, skip_bad=arguments.skip_bad, progress=True)
+    else:
+        rows, bad = predict_files(model, files, options, skip_bad=arguments.skip_bad, progress=True)
     write_predictions(out, rows, model.classes)
     if not to_stdout:
         write_skipped(skipped, bad)
@@ -45,7 +56,7 @@ def predict(arguments: PredictArguments) -> int:
     if bad:
         show_plain(f"{unreadable(len(bad))} skipped{'' if to_stdout else f' → {skipped}'}\n{first_bad_files(bad)}")
     console.print(about, soft_wrap=True)
-    for text in (*model.warnings, one_answer(rows)):
+    for text in (*model.warnings, one_answer(rows), notice):
         show_warning(text)
     return 0
 

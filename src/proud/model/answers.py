@@ -14,6 +14,7 @@ from proud.trust.conformal import Score, prediction_sets
 from proud.trust.fitted import DEFAULT_RISK, SCORES, Trust, check_coverage, check_risk
 
 if TYPE_CHECKING:
+    from proud.model.adapt import Adapted
     from proud.model.predict import Model
 
 
@@ -57,10 +58,21 @@ def assess_logits(model: Model, logits: Tensor, options: AnswerOptions) -> dict[
     return found
 
 
+def assess_site(model: Model, found: Adapted, options: AnswerOptions) -> dict[str, list[Any]]:
+    """`assess`, for the images of one site together; `plain` is the label of each image alone."""
+    rest = assess_logits(model, found.logits, options)
+    return {"label": rest.pop("label"), "plain": found.plain.argmax(1).tolist()} | rest
+
+
 def answers(model: Model, images: Tensor, options: AnswerOptions) -> list[dict[str, Any]]:
     """The result of `assess`, one row per image, as in predictions.csv."""
-    found = assess(model, images, options)
-    found["label"] = [model.classes[k] for k in found["label"]]
+    return as_rows(model, assess(model, images, options))
+
+
+def as_rows(model: Model, found: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """The result of `assess`, one row per image, with the names of the classes."""
+    for column in {"label", "plain"} & found.keys():
+        found[column] = [model.classes[k] for k in found[column]]
     if "set" in found:
         found["set"] = [" | ".join(model.classes[k] for k in inside) for inside in found["set"]]
         found["abstain"] = ["yes" if abstain else "no" for abstain in found["abstain"]]
@@ -71,7 +83,8 @@ def as_arrays(found: dict[str, list[Any]], names: np.ndarray) -> dict[str, np.nd
     """The result of `assess`, one array per column, with these class names."""
     plain = names.tolist()
     columns = {column: np.array(values) for column, values in found.items() if column != "set"}
-    columns["label"] = names[np.array(found["label"], dtype=np.int64)]
+    for column in {"label", "plain"} & found.keys():
+        columns[column] = names[np.array(found[column], dtype=np.int64)]
     if "set" in found:
         sets = (tuple(plain[k] for k in inside) for inside in found["set"])
         columns["set"] = np.fromiter(sets, dtype=object, count=len(found["set"]))

@@ -21,6 +21,7 @@ from proud.data.roles import sort_classes, with_images
 from proud.errors import UserError
 from proud.files import is_stdout, json_bytes, write_json
 from proud.machine import environment
+from proud.model.adapt import adapt_site
 from proud.model.answers import AnswerOptions
 from proud.model.load import load_model
 from proud.model.predict import Model
@@ -79,6 +80,8 @@ class Evaluation:
     warning: str = ""
     """if the predictions lack classes that the labeled domain has"""
     against: Comparison | None = None
+    plain: Comparison | None = None
+    """of adapted answers: the model on each image alone"""
 
     @property
     def interval(self) -> Interval | None:
@@ -104,6 +107,7 @@ class Evaluation:
             "mean_recall_interval": ends(self.mean_recall),
             "per_class": classes,
             "against": None if self.against is None else asdict(self.against),
+            "plain": None if self.plain is None else asdict(self.plain),
             "warning": self.warning,
             "asked": asked,
             "trust": self.trust,
@@ -141,10 +145,12 @@ def evaluate_domain(
     device: str = "auto",
     progress: bool = False,
     against: Path | None = None,
+    adapt: bool = False,
 ) -> Evaluation:
     """Measure the model in a folder on one domain of its own data, or of others; optionally beside another model.
 
-    Without `domain`, `data` is one site: a folder of class folders.
+    Without `domain`, `data` is one site: a folder of class folders. With `adapt`, its images are classified together,
+    and `plain` is what the model gets right on each of them alone.
     """
     options, model = options or AnswerOptions(), load_model(folder, device)
     own = not data
@@ -154,7 +160,8 @@ def evaluate_domain(
     other = None if against is None else load_model(against, device)
     files, labels = labeled_files(model, catalog, domain)
     reading = Reading(catalog.sources(files), model.pixels, skip_bad, progress)
-    rows, logits = read_logits(model, reading)
+    together = adapt_site(model, reading) if adapt else None
+    rows, logits = read_logits(model, reading) if together is None else (together.rows, together.logits)
     labels = labels[rows]
     right = logits.argmax(1) == labels
     own = own or is_own_data(model.config, data, root)
@@ -175,6 +182,7 @@ def evaluate_domain(
         skipped=tuple(reading.bad),
         environment=environment(model.device),
         warning=missing_at(folder, model, logits, files.name),
+        plain=None if together is None else beside("plain", right, together.plain.argmax(1) == labels),
         against=None if other is None else compare(str(against), other, catalog, files, rows, right, progress),
     )
 
@@ -192,10 +200,14 @@ def compare(
     _, labels = labeled_files(other, catalog, files.name)
     sources = catalog.sources(files)
     _, logits = read_logits(other, Reading([sources[row] for row in rows], other.pixels, False, progress))
-    theirs = logits.argmax(1) == labels[rows]
-    difference = paired_interval(int((right & ~theirs).sum()), int((theirs & ~right).sum()), len(rows))
+    return beside(name, right, logits.argmax(1) == labels[rows])
+
+
+def beside(name: str, right: Tensor, theirs: Tensor) -> Comparison:
+    """What two models get right on the same images. [N] bool each."""
+    difference = paired_interval(int((right & ~theirs).sum()), int((theirs & ~right).sum()), len(right))
     if difference is None:
-        raise UserError(f"No image of {files.name!r} can be read: there is nothing to compare.")
+        raise UserError("No image can be read: there is nothing to compare.")
     return Comparison(name, theirs.float().mean().item(), difference)
 
 

@@ -22,7 +22,8 @@ from proud.errors import UserError
 from proud.files import write_table
 from proud.held import PART, HeldFolder
 from proud.manifest import replace_together
-from proud.model.answers import AnswerOptions, answers, as_arrays, assess
+from proud.model.adapt import Adapted, adapt_site
+from proud.model.answers import AnswerOptions, answers, as_arrays, as_rows, assess, assess_site
 from proud.model.format import MODEL_FILES, model_files
 from proud.model.reading import Reading
 from proud.nets.forward import forward_all
@@ -70,28 +71,47 @@ class Model:
         features, logits = forward_all(self.net, images, self.spec, self.device, "fp32")
         return features.cpu(), logits.cpu()
 
-    def predict_proba(self, images: Any, skip_bad: bool = False) -> np.ndarray:
+    def predict_proba(self, images: Any, skip_bad: bool = False, adapt: bool = False) -> np.ndarray:
         """Class probabilities [N, K] of uint8 arrays, a list of images (arrays or PIL images, of any size), files, or
         all images of a folder (in `find_images` order).
 
         They are calibrated if the model was trained with enough validation images (see `trust.calibration()`). With
-        `skip_bad`, unreadable files are skipped with a warning; `predict_table` names the images of the answers.
+        `skip_bad`, unreadable files are skipped with a warning; `predict_table` names the images of the answers. With
+        `adapt`, the images are those of one site and are classified together (docs/new-site.md).
         """
         temperature = self.trust.temperature if self.trust else 1.0
+        if adapt:
+            return probabilities(self.adapted(sources_of(images), skip_bad).logits, temperature).float().numpy()
         pieces = self.read_pieces(sources_of(images), skip_bad)
         return torch.cat([probabilities(self.logits(pixels), temperature) for _, pixels in pieces]).float().numpy()
 
-    def predict(self, images: Any, skip_bad: bool = False) -> np.ndarray:
+    def predict(self, images: Any, skip_bad: bool = False, adapt: bool = False) -> np.ndarray:
         """Class names [N]."""
-        return np.array(self.classes)[self.predict_proba(images, skip_bad).argmax(1)]
+        return np.array(self.classes)[self.predict_proba(images, skip_bad, adapt).argmax(1)]
 
     def predict_table(
-        self, images: Any, skip_bad: bool = False, coverage: float = 0.9, risk: float = 0.05, sets: Score = "lac"
+        self,
+        images: Any,
+        skip_bad: bool = False,
+        coverage: float = 0.9,
+        risk: float = 0.05,
+        sets: Score = "lac",
+        adapt: bool = False,
     ) -> dict[str, np.ndarray]:
         """The columns of predictions.csv, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, if the model has them, `set` (a tuple of labels by falling probability) and `abstain` (True or False)."""
+        and, if the model has them, `set` (a tuple of labels by falling probability) and `abstain` (True or False).
+        With `adapt`, `plain` is the label without it."""
         options = AnswerOptions(coverage, risk, sets)
-        return answer_table(self, images, np.array(self.classes), options, skip_bad)
+        return answer_table(self, images, np.array(self.classes), options, skip_bad, adapt)
+
+    def adapted(self, sources: list[Any], skip_bad: bool) -> Adapted:
+        """Answers for the images of one site together; a warning says how many labels changed."""
+        reading = Reading(sources, self.pixels, skip_bad, remedy="skip_bad=True (predict_table names the rest)")
+        found = adapt_site(self, reading)
+        if reading.bad:
+            warn_about_skipped([file.path for file in reading.bad])
+        warnings.warn(found.notice, stacklevel=3)
+        return found
 
     def read_pieces(self, sources: list[Any], skip_bad: bool) -> Iterator[tuple[list[int], Tensor]]:
         """Rows and stored pixels of the images, piece by piece."""
@@ -193,14 +213,28 @@ def predict_files(
     return rows, reading.bad
 
 
+def predict_site(
+    model: Model, files: list[Path], options: AnswerOptions, *, skip_bad: bool = False, progress: bool = False
+) -> tuple[list[dict[str, Any]], list[BadFile], str]:
+    """`predict_files` for the images of one site together, and how far the answers are from the plain ones."""
+    reading = Reading(files, model.pixels, skip_bad, progress)
+    found = adapt_site(model, reading)
+    answered = as_rows(model, assess_site(model, found, options))
+    rows = [{"path": str(files[place])} | answer for place, answer in zip(found.rows, answered, strict=True)]
+    return rows, reading.bad, found.notice
+
+
 def answer_table(
-    model: Model, images: Any, names: np.ndarray, options: AnswerOptions, skip_bad: bool = False
+    model: Model, images: Any, names: np.ndarray, options: AnswerOptions, skip_bad: bool = False, adapt: bool = False
 ) -> dict[str, np.ndarray]:
     """`Model.predict_table`, with these names for the classes."""
     sources = sources_of(images)
     rows: list[int] = []
     found: dict[str, list[Any]] = {}
-    for places, pixels in model.read_pieces(sources, skip_bad):
+    if adapt:
+        together = model.adapted(sources, skip_bad)
+        rows, found = together.rows, assess_site(model, together, options)
+    for places, pixels in () if adapt else model.read_pieces(sources, skip_bad):
         rows += places
         for column, values in assess(model, pixels, options).items():
             found.setdefault(column, []).extend(values)

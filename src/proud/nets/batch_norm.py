@@ -3,9 +3,10 @@ the statistics of the batch itself. No other file deals with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from copy import deepcopy
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from proud.errors import UserError
 from proud.ops.norm import blended_statistics, image_statistics, pooled_statistics
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
+Network = TypeVar("Network", bound=nn.Module)
 BLENDED = "blended."
 """before the names of a blended batch norm's tensors: a plain one must not take them for its own"""
 Sum = Callable[[Tensor], Tensor]  # over processes, with gradient
@@ -197,3 +199,31 @@ def evaluating(network: nn.Module, batch_statistics: bool = False) -> Iterator[N
         for norm, (mean, variance) in zip(norms, running, strict=True):
             norm.running_mean, norm.running_var = mean, variance
         network.train(was_training)
+
+
+# ---- the statistics of a site
+
+
+def may_use_site_statistics(network: nn.Module) -> bool:
+    """Networks whose batch norms are blended follow every image already: there, a site's statistics do harm."""
+    norms = [module for module in network.modules() if isinstance(module, BatchNorm)]
+    tracked = all(norm.running_mean is not None for norm in norms)
+    return bool(norms) and tracked and not any(isinstance(norm, BlendedBatchNorm) for norm in norms)
+
+
+@torch.no_grad()
+def with_site_statistics(network: Network, batches: Iterable[Tensor], share: float) -> Network:
+    """A copy of the network in which the mean statistics of these batches have this share, and training's the rest."""
+    copy = deepcopy(network).eval()
+    norms = [module for module in copy.modules() if isinstance(module, BatchNorm)]
+    before = [(cast(Tensor, norm.running_mean).clone(), cast(Tensor, norm.running_var).clone()) for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean over all batches
+        norm.train()
+    for batch in batches:
+        copy(batch)
+    for norm, (mean, variance) in zip(norms, before, strict=True):
+        cast(Tensor, norm.running_mean).lerp_(mean, 1 - share)
+        cast(Tensor, norm.running_var).lerp_(variance, 1 - share)
+    return copy.eval()

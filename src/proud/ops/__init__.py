@@ -1,5 +1,6 @@
 """The equations of the paper as pure functions on tensors; random numbers are arguments."""
 
+from proud.ops.adaptation import anchored_prototypes, surest, t3a
 from proud.ops.augment import (
     AugmentDraw,
     augment,
@@ -56,6 +57,7 @@ __all__ = [
     "NoiseMixDraw",
     "PseudoLabels",
     "Span",
+    "anchored_prototypes",
     "augment",
     "augment_draw",
     "beta_quantile",
@@ -94,6 +96,8 @@ __all__ = [
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",
+    "surest",
+    "t3a",
     "to_unit",
     "ud_mix",
     "uncertainty",

@@ -19,6 +19,8 @@ class EvaluateArguments(WithAnswers, WithFiles, WithData):
     """the domain to measure on; its images need labels"""
     against: Annotated[str, value("RUN", "(optional)")] = ""
     """another run: the difference of accuracy on the same images, with its 95 % interval"""
+    adapt: Switch = False
+    """classify the images together, as in predict --adapt, and compare that with each image alone"""
     out: Annotated[str, value("FILE", "(optional)")] = ""
     """JSON file for all numbers, with model, data, versions, device and command; - is stdout"""
     overwrite: Switch = False

@@ -22,6 +22,8 @@ class PredictArguments(WithAnswers, WithFiles):
     """image files, or folders that are searched to any depth; -: a list of paths on stdin, one per line"""
     out: Annotated[Path, value("FILE")] = Path("predictions.csv")
     """CSV file to write, or - for stdout: path, label, confidence and, if the model has them, set, abstain"""
+    adapt: Switch = False
+    """the images are those of one site: classify them together, beside each alone (column `plain`); trains nothing"""
     probabilities: Switch = False
     """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False

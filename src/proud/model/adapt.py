@@ -1,0 +1,168 @@
+"""Classifying the images of one site together, without training and without changing the model.
+
+Prototypes of the site start from the images of which the classifier is surest (DaPP with a choice of images), and the
+model's own prototypes hold them in place where a class is rare; a second round builds them from the surest answers of
+the first. Prototypes and classifier then decide together. Networks with plain batch norm also get the site's own
+statistics. No class mix of the site is assumed.
+
+The images are processed in the order of their content, so names and order of the files change nothing. Of each image
+only its features, in half precision, and its logits are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from proud import ops
+from proud.data.decode import decode_all, hash_all
+from proud.errors import UserError
+from proud.nets.batch_norm import may_use_site_statistics, with_site_statistics
+from proud.nets.forward import forward_all
+from proud.nets.models import Net
+
+if TYPE_CHECKING:
+    from proud.model.predict import Model
+    from proud.model.reading import Reading
+
+FEWEST_PER_CLASS = 5
+STRONG_CHANGE = 0.5  # share of changed labels above which the plain ones are kept
+ROUNDS = 2
+ANCHOR = 4.0  # images that a prototype of the model counts as
+SUREST = 1 / 3  # of the images of a class build its prototype
+CLASSIFIER = 1 / 3  # weight of the classifier's probabilities beside those of the prototypes
+TAU = 0.06  # temperature of models without prototypes
+SAMPLE, BATCH = 1024, 128  # images that a site's batch statistics are measured on, at a time
+TRAINING_COUNTS = 64.0  # images that training's batch statistics count as
+ROWS = 8192  # processed at a time
+LEAST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """Answers about N readable images in the order of the files: the model's own, and those for the site as a whole."""
+
+    rows: list[int]
+    """their places among the files"""
+    plain: Tensor
+    """logits [N,K]"""
+    logits: Tensor
+    """[N,K], on the scale of the plain ones: the model's calibration makes them the adapted probabilities"""
+    kept_plain: bool = False
+    """the two disagreed so strongly that the plain answers are used"""
+
+    @property
+    def changed(self) -> float:
+        """The share of images with another label."""
+        return (self.plain.argmax(1) != self.logits.argmax(1)).double().mean().item()
+
+    @property
+    def notice(self) -> str:
+        """How far the two are apart."""
+        if self.kept_plain:
+            return (
+                f"Adapting would change more than {100 * STRONG_CHANGE:g} % of the labels: the images may not be of "
+                "one site, or the model may fail there. The plain answers are given."
+            )
+        count = round(self.changed * len(self.rows))
+        return (
+            f"Adapting changed {count} of {len(self.rows)} labels ({100 * self.changed:.1f} %); the column plain holds "
+            "the label without it. Nothing guarantees that these are better: check some of them."
+        )
+
+
+def adapt_site(model: Model, reading: Reading, fewest: int = FEWEST_PER_CLASS) -> Adapted:
+    """All images of one site. Fewer than `fewest` per class of the model are refused."""
+    least = fewest * len(model.classes)
+    if len(reading.sources) < least:
+        raise UserError(too_few(least, len(reading.sources)))
+    contents = hash_all(reading.sources)
+    order = sorted(range(len(contents)), key=lambda row: (contents[row], row))
+    ordered = replace(reading, sources=[reading.sources[row] for row in order])
+    site = _of_site(model, ordered)
+    rows, outputs = [], []
+    for places, images in ordered.pieces():
+        rows += [order[place] for place in places]
+        features, logits = model.outputs(images)
+        outputs.append((*((features, logits) if site is model.net else _outputs(model, site, images)), logits))
+    reading.bad = ordered.bad
+    if len(rows) < least:
+        raise UserError(too_few(least, len(rows)))
+    unit = torch.cat([aligned(model, features).half() for features, _, _ in outputs])
+    adapted = torch.cat([logits for _, logits, _ in outputs])
+    plain = torch.cat([logits for _, _, logits in outputs])
+    found = combine(model, unit, adapted)
+    back = torch.tensor(rows).argsort()
+    kept = (found.argmax(1) != plain.argmax(1)).double().mean().item() > STRONG_CHANGE
+    return Adapted(sorted(rows), plain[back], (plain if kept else found)[back], kept)
+
+
+def too_few(least: int, there: int) -> str:
+    return (
+        f"Adapting needs at least {FEWEST_PER_CLASS} images per class of one site, {least} in all; there are {there}. "
+        "Leave --adapt out."
+    )
+
+
+# ---- prototypes and classifier
+
+
+def aligned(model: Model, features: Tensor) -> Tensor:
+    """Unit features, centred as those of the model's prototypes. [N,d] -> [N,d]."""
+    unit = normalize(features.float(), dim=1)
+    return unit if model.prototypes is None else normalize(unit - model.prototypes["center"], dim=1)
+
+
+def combine(model: Model, features: Tensor, logits: Tensor) -> Tensor:
+    """Logits from classifier and prototypes together. Aligned [N,d], [N,K] -> [N,K]."""
+    stored = model.prototypes
+    anchors = model.net.head.weight.detach().cpu() if stored is None else stored["merged"]
+    tau = TAU if stored is None else float(stored["tau"])
+    scores = logits
+    for _ in range(ROUNDS):
+        members = one_hot(scores.argmax(1), logits.shape[1]) * ops.surest(scores, SUREST)[:, None]
+        sums = torch.stack([members[part].float().mT @ features[part].float() for part in _parts(features)]).sum(0)
+        prototypes = ops.anchored_prototypes(sums, members.sum(0), anchors, ANCHOR)
+        distances = [ops.cosine_distance(features[part].float(), prototypes) for part in _parts(features)]
+        scores = -torch.cat(distances) / tau
+    temperature = model.trust.temperature if model.trust else 1.0
+    both = torch.lerp(scores.double().softmax(1), (logits.double() / temperature).softmax(1), CLASSIFIER)
+    return (temperature * both.clamp_min(LEAST).log()).float()
+
+
+def _parts(rows: Tensor) -> Iterator[slice]:
+    return (slice(start, start + ROWS) for start in range(0, len(rows), ROWS))
+
+
+# ---- batch statistics
+
+
+def _of_site(model: Model, reading: Reading) -> Net:
+    """The network with the site's batch statistics, measured on a sample."""
+    if not may_use_site_statistics(model.net):
+        return model.net
+    step = -(-len(reading.sources) // SAMPLE)
+    images, _, _ = decode_all(reading.sources[::step], reading.pixels, skip_bad=True)
+    return site_network(model, images)
+
+
+def site_network(model: Model, images: Tensor) -> Net:
+    """With the batch statistics of these images and, the fewer they are, those of training."""
+    spec, count = model.spec, len(images)
+    if count < 2:
+        return model.net
+    batches = (
+        ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std)
+        for part in images.tensor_split(-(-count // BATCH))
+    )
+    return with_site_statistics(model.net, batches, count / (count + TRAINING_COUNTS))
+
+
+def _outputs(model: Model, net: Net, images: Tensor) -> tuple[Tensor, Tensor]:
+    features, logits = forward_all(net, images, model.spec, model.device, "fp32")
+    return features.cpu(), logits.cpu()
