@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tyro
 
@@ -19,12 +19,17 @@ from proud.data.shapes import native_side
 from proud.data.source import without_gc
 from proud.errors import UserError
 from proud.gpu import expects_cpu
+from proud.lazy import LazyModule
 from proud.methods import check_name, method_config
 from proud.methods.base import MethodConfig
 from proud.methods.presets import CPU_BATCH, CPU_SIZE, preset, suited_size
-from proud.model.inherit import inherited
 from proud.stored import RunRecord
 from proud.typed import read_record
+
+if TYPE_CHECKING:
+    from proud.model import inherit
+else:
+    inherit = LazyModule("proud.model.inherit")
 
 HELP = {"-h", "--help"}
 
@@ -98,7 +103,7 @@ def parse_first(argv: list[str]) -> tuple[First, list[str]]:
     first, rest = parsed(First())
     if not first.run.start_from:
         return first, rest
-    before = inherited(first.run.start_from)
+    before = inherit.inherited(first.run.start_from)
     again, rest = parsed(First(before))
     added = tuple(dict.fromkeys((*before.add, *first.run.add)))
     return replace(again, run=replace(again.run, add=added)), rest
