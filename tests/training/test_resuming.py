@@ -139,9 +139,11 @@ def test_an_occupied_folder_is_refused_and_kept(stopped: Path) -> None:
     with pytest.raises(UserError, match="exclude each other"):
         go(stopped, resume=True, overwrite=True)
     assert files_in(stopped) == before
-    (stopped / "notes.txt").write_text("mine")
+    mine = [stopped / name for name in ("notes.txt", "README.md")]
+    for path in mine:
+        path.write_text("mine")
     go(stopped, overwrite=True)
-    assert (stopped / "notes.txt").read_text() == "mine"
+    assert [path.read_text() for path in mine] == ["mine", "mine"]
 
 
 def test_overwrite_removes_the_model_of_an_earlier_version(tmp_path: Path) -> None:

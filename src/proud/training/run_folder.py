@@ -33,7 +33,7 @@ RUN_FILES = (
     "diagnosis.json",
     *(f"snapshots/{moment}.safetensors" for moment in MOMENTS),
     *(f"{MODEL_FOLDER}/{name}" for name in MODEL_FILES),
-    *MODEL_FILES,  # where earlier versions wrote them
+    *(MODEL_FILES - {CARD, MANIFEST}),  # where earlier versions wrote them; a card beside them is the user's
 )
 """run.json is not among them: it describes the rest, and is replaced atomically."""
 
