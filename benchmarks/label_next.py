@@ -19,7 +19,7 @@ from typing import Any
 
 from table_text import this_command
 
-from proud.config import Options, RunConfig
+from proud.config import Options, ReadSpec, RunConfig
 from proud.files import write_json, write_table
 from proud.machine import choose_device, environment
 from proud.methods import method_config
@@ -32,7 +32,7 @@ from proud.training.run import train
 
 def fill_in(folder: Path, k: int, table: Path, choice: str) -> dict[str, int]:
     """Write the table with true labels; returns the number of wrong guesses per site, for `chosen`."""
-    task = run_task(load_model(folder, "cpu"), folder, "", "", skip_bad=False)
+    task = run_task(load_model(folder, "cpu"), folder, "", "", ReadSpec())
     truth = {
         (name, path): task.training.classes[label]
         for name, audit in task.evaluation.audits.items()

@@ -1,7 +1,6 @@
 """How long a run will take, and how much memory and disk it needs: from its first steps, and then from all of them.
 
-Nothing is computed for it but the shares of the stages, which are counted on a tiny task: the steps that are timed are
-the run's own.
+The shares of the stages are measured before with a copy of the method; the steps that are timed are the run's own.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
+from proud.data.types import Task
 from proud.machine import Memory
 from proud.methods.base import Method, Stage
-from proud.methods.workload import Work, count_work, kind_of
+from proud.methods.workload import Seconds, count_work, kind_of, time_work
 from proud.text import duration, file_size
 from proud.training.checkpoint import KEPT
 from proud.training.loop import Progress
@@ -46,14 +46,14 @@ class Estimate:
 
 
 class StageWork(NamedTuple):
-    """One stage, in forward passes of one image."""
+    """One stage, in units that are the same for all of a run: forward passes of one image, or seconds."""
 
     stage: Stage
     step: float
     around: float
     """per epoch, outside the steps: passes over all images, evaluation"""
     in_memory: float
-    """of one step, at the same time"""
+    """images that pass forward and backward in one step"""
 
     @property
     def total(self) -> float:
@@ -125,26 +125,29 @@ class Forecast:
         return Estimate(seconds, memory, self.disk, self.memory.device.type, f" {self.advice}" if slow else "")
 
 
-def forecasting(watch: Callable[[Progress], None], method: Method, evaluated: float, trainings: int = 1) -> Forecast:
-    """`evaluated`: validation and test images that are classified after an epoch, on average. `trainings`: how often
-    the whole is trained, folds included."""
-    context = method.context
+def forecasting(
+    watch: Callable[[Progress], None], method: Method, task: Task, eval_every: int, trainings: int = 1
+) -> Forecast:
+    """On a CPU, the shares of the stages are timed; on a GPU, where steps are compiled later, images are counted.
+
+    `trainings`: how often the whole is trained, folds included.
+    """
+    context, stages = method.context, method.stage_list()
     counted = count_work(type(method), method.config)
+    timed = time_work(method, task.training) if context.device.type == "cpu" else {}
+    sets = (task.evaluation.validation, task.evaluation.test)
+    evaluated = sum(len(domain) for domain in sets if domain is not None) / eval_every
     images = context.sizes.labeled + sum(context.sizes.unlabeled)
-    work = [_stage_work(each, counted[kind_of(each)], method, images, evaluated) for each in method.stage_list()]
+    batch = method.config.batch_size
+    work = []
+    for stage in stages:
+        images_of, seconds = counted[kind_of(stage)], timed.get(kind_of(stage))
+        cost = seconds or Seconds(BACKWARD * images_of.trained + images_of.seen, images_of.passed, 1.0)
+        around = cost.passed * images + cost.forward * evaluated
+        work.append(StageWork(stage, batch * cost.step, around, batch * images_of.trained))
     state = sum(tensor.numel() * tensor.element_size() for tensor in method.state_dict().values())
     disk = (KEPT + 1) * state + SMALL_FILES
     return Forecast(watch, work, Memory(context.device), disk, faster(method), trainings)
-
-
-def _stage_work(stage: Stage, work: Work, method: Method, images: int, evaluated: float) -> StageWork:
-    batch = method.config.batch_size
-    return StageWork(
-        stage,
-        batch * (BACKWARD * work.trained + work.seen),
-        work.passed * images + evaluated,
-        batch * work.trained,
-    )
 
 
 def faster(method: Method) -> str:

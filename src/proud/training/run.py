@@ -137,6 +137,7 @@ def train_in_folder(
     losses = run.group.losses(method)
     if run.writes:
         start_folder(run, about) if before is None else continue_folder(run, before)
+    quiet = run.options.quiet or run.group is not ALONE
     with stop_signals() as should_stop:
         loop = Loop(
             method,
@@ -145,7 +146,7 @@ def train_in_folder(
             run.stored,
             eval_every=run.options.eval_every,
             epochs=choose_epochs(run, method, losses),
-            watch=watch if run.options.quiet or not run.writes else foretold(run, watch, method, task),
+            watch=watch if quiet else forecasting(watch, method, task, run.options.eval_every, 1 + run.options.folds),
             should_stop=should_stop,
             reuse=reuse,
         )
@@ -160,13 +161,6 @@ def train_in_folder(
             kind = method_class(run.config.method)
             raise UserError(too_large(error, kind, run.settings, context)) from None
         return finish(run, loop, records, watch)
-
-
-def foretold(run: Run, watch: Watch, method: Method, task: Task) -> Watch:
-    """The watcher, told how long the run will take."""
-    data = task.evaluation
-    measured = sum(len(domain) for domain in (data.validation, data.test) if domain is not None)
-    return forecasting(watch, method, measured / run.options.eval_every, 1 + run.options.folds)
 
 
 def start_folder(run: Run, about: dict[str, Any]) -> None:
