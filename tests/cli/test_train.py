@@ -176,9 +176,7 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert main(monkeypatch, "train") == 130
 
 
-def test_data_check_is_for_benchmarks(data: Path) -> None:
-    with pytest.raises(UserError, match="own folders need no check"):
-        cli.run(["data", "check", str(data)])
+def test_the_check_of_a_benchmark_needs_its_folder() -> None:
     with pytest.raises(UserError, match="Name the folder of pacs"):
         cli.run(["data", "check", "pacs"])
 

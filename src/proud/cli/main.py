@@ -38,7 +38,7 @@ COMMANDS = {
     "bench": Command("bench", "BenchArguments", "run a whole table: combinations of domains × seeds × methods"),
     "report": Command("report", "ReportArguments", "write one HTML page about runs and benches"),
     "verify": Command("verify", "VerifyArguments", "compare the files of a run or a model with their checksums"),
-    "data": Command("data", "DataArguments", "check a benchmark before training: proud data check pacs --root DIR"),
+    "data": Command("data", "DataArguments", "check your images before training: proud data check ROOT"),
 }
 
 
