@@ -19,6 +19,7 @@ from proud.config import Options
 from proud.data import decode
 from proud.machine import Memory
 from proud.methods.base import Stage
+from proud.printing import make_console
 from proud.text import duration, file_size
 from proud.training import forecast, progress_lines
 from proud.training.forecast import Forecast, StageWork
@@ -73,8 +74,9 @@ def test_a_pipe_gets_each_line_when_its_epoch_ends(tmp_path: Path) -> None:
 
 
 def lines_of(show: Callable[[TrainingLines], None]) -> list[str]:
-    out = io.StringIO()
-    show(TrainingLines("proud", Console(file=out, width=80)))
+    console = make_console()
+    console.file = out = io.StringIO()
+    show(TrainingLines("proud", console))
     return out.getvalue().splitlines()
 
 
