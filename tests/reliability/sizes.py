@@ -10,8 +10,23 @@ SOAK_ONLY = {  # like others, and some seconds each
     "the terminal is gone",
     "SIGTERM during evaluation",
     "SIGTERM during writing a checkpoint",
+    "SIGTERM during writing the model",
+    "SIGTERM during writing the manifest",
+    "SIGTERM during removing the checkpoints",
     "SIGHUP during the first epoch",
-    "SIGINT during pseudo-labelling",
+    *(
+        f"SIGINT during {moment}"
+        for moment in (
+            "reading images",
+            "the first epoch",
+            "pseudo-labelling",
+            "evaluation",
+            "writing a checkpoint",
+            "writing the model",
+            "writing the manifest",
+            "removing the checkpoints",
+        )
+    ),
     # these need a file system of their own, and so root
     "the disk is full (a small tmpfs)",
     "the output becomes read-only in the middle of a run (remount)",

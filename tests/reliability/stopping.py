@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import signal
 import sys
 import time
@@ -21,13 +22,22 @@ MOMENTS: dict[str, tuple[str, str]] = {  # the function that hangs
     "the first epoch": ("proud.methods.base", "Method.step"),
     "pseudo-labelling": ("proud.methods.proud", "ProUD.pseudo_label"),
     "evaluation": ("proud.training.evaluator", "Evaluator.scores"),
-    "writing a checkpoint": ("proud.training.checkpoint", "write_tensors"),
+    "writing a checkpoint": ("proud.training.checkpoint", "tensor_bytes"),
+    "the last pass over all images": ("proud.training.run", "final_description"),
+    "writing the model": ("proud.training.run", "model_files"),
+    "writing the manifest": ("proud.training.run", "commit"),
+    "removing the checkpoints": ("proud.training.run", "remove_checkpoints"),
+    "showing the result": ("proud.cli.train", "show_result"),
 }
+AGAIN = "The same command starts it again."
+ADVICE = {"reading images": AGAIN, "decoding images": AGAIN}
+ADVICE |= dict.fromkeys(("removing the checkpoints", "showing the result"), "is complete.")
+RESUME = "Continue with the same command and --resume: the run is in"
 SECONDS = {"decoding images": 1.0}  # of each image: it is decoded to its end
 
 
 def stopped(number: signal.Signals, moment: str, site: Site, out: Path) -> str:
-    """The run ends although what it is doing does not, and the last epoch is kept."""
+    """The run ends although what it is doing does not, its last epoch is kept, and the advice is right."""
     there = out.with_name(f"{out.name}-hangs")
     limit = {"seconds": SECONDS[moment]} if moment in SECONDS else {}
     process, log = site.begin(out, "--quiet", before=partial(hang, MOMENTS[moment], there, **limit))
@@ -38,12 +48,29 @@ def stopped(number: signal.Signals, moment: str, site: Site, out: Path) -> str:
     took = time.monotonic() - begun
     said = read(log)
     assert code in (130, 128 + number), f"{code}: {said}"
-    if (out / "run.json").exists():
-        site.resumes(out)
-    else:
+    advice = ADVICE.get(moment, RESUME)
+    if advice == AGAIN:
         assert site.train(out, "--quiet")[0] == 0
         site.must_be_the_same(out)
-    return f"{clear_message(said, 'topped')} ({took:.1f} s)"
+    else:
+        site.resumes(out)
+    return f"{clear_message(said, 'stopped', advice)} ({took:.1f} s)"
+
+
+def stopped_while_replacing(moment: str, advice: str, site: Site, out: Path) -> str:
+    """With --overwrite the earlier run is whole until the new one starts; then --overwrite would cost the new one."""
+    shutil.copytree(site.undisturbed, out)
+    there = out.with_name(f"{out.name}-hangs")
+    limit = {"seconds": SECONDS[moment]} if moment in SECONDS else {}
+    process, log = site.begin(out, "--quiet", "--overwrite", before=partial(hang, MOMENTS[moment], there, **limit))
+    wait_until(there.exists, process)
+    os.kill(process.pid, signal.SIGTERM)
+    ends(process)
+    if advice == AGAIN:
+        site.must_be_the_same(out)
+    else:
+        site.resumes(out)
+    return clear_message(read(log), "stopped", advice)
 
 
 def _hang_up_in_the_first_epoch() -> None:
@@ -142,5 +169,9 @@ STOPPING: dict[str, Fault] = {
     "clocks jump ahead, a day at every look": partial(clocks_jump, 86400.0),
     **{f"SIGTERM during {moment}": partial(stopped, signal.SIGTERM, moment) for moment in MOMENTS},
     "SIGHUP during the first epoch": partial(stopped, signal.SIGHUP, "the first epoch"),
-    "SIGINT during pseudo-labelling": partial(stopped, signal.SIGINT, "pseudo-labelling"),
+    **{f"SIGINT during {moment}": partial(stopped, signal.SIGINT, moment) for moment in MOMENTS},
+    "SIGTERM before --overwrite has replaced anything": partial(stopped_while_replacing, "decoding images", AGAIN),
+    "SIGTERM after --overwrite has replaced a run": partial(
+        stopped_while_replacing, "the first epoch", "with --resume instead of --overwrite"
+    ),
 }
