@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from proud.model.atlas import Atlas
 from proud.model.feature_store import FeatureStore, trim_stores
 from proud.model.load import load_model
 from proud.model.survey import survey
+from toy import edit_json
 from web.local import train
 
 
@@ -93,7 +95,7 @@ def test_a_run_without_its_images_can_still_look_at_folders(trained: Path, data:
     moved = tmp_path / "run"
     shutil.copytree(trained, moved)
     path = moved / "run.json"
-    path.write_text(path.read_text().replace(str(data), str(tmp_path / "gone")))
+    edit_json(path, **json.loads(path.read_text().replace(str(data), str(tmp_path / "gone"))))
     with pytest.raises(UserError, match="does not exist here"):
         survey(moved, cache=tmp_path, device="cpu")
     found = survey(moved, [data / "north"], cache=tmp_path, device="cpu")
