@@ -36,7 +36,7 @@ from proud.config import (
     unwrap,
 )
 from proud.errors import UserError
-from proud.estimator import GIVEN_TO_FIT, own_parameters
+from proud.estimator_settings import GIVEN_TO_FIT, own_parameters
 from proud.methods import METHODS, method_class, method_config
 from toy import write_folders
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,6 +203,21 @@ def test_the_text_says_what_it_is(fitted: ProUD) -> None:
     text = repr(fitted)
     assert text.startswith("ProUD(method='erm', epochs=1, ") and " fitted to 4 classes (across, checks, " in text
     assert ": digits for 16 × 16 pixels, " in text and text.endswith(" % right on validation images")
+
+
+def test_a_loaded_one_has_a_text_too(fitted: ProUD, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "mine")
+    assert repr(ProUD.from_pretrained(tmp_path / "mine", device="cpu")).endswith(": digits for 16 × 16 pixels")
+
+
+def test_the_choice_for_a_cpu_is_shown(root: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    small = {key: value for key, value in ERM.items() if key != "batch_size"} | {
+        "model": "resnet10t",
+        "weights": "none",
+    }
+    ProUD(**small | {"pretrain_epochs": 0, "verbose": True, "size": 32, "out": tmp_path / "run"}).fit(root / "central")
+    assert "Chosen for a CPU: --batch-size 32" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["config"]["method_config"]["batch_size"] == 32
 
 
 def test_threads_of_predictions(fitted: ProUD, root: Path) -> None:

@@ -12,24 +12,24 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
-from difflib import get_close_matches
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from proud.config import DomainSpec, Options, RunConfig, check, choose_model
+from proud.config import Options, RunConfig, check, choose_model
 from proud.data.arrays import as_numpy
 from proud.data.csv_table import rows_of_labels
 from proud.data.python_inputs import catalog_of, images_and_labels, with_labels
 from proud.data.source import find_task
 from proud.errors import UserError
+from proud.estimator_settings import COMMON_SETTINGS, check_setting_names, constructor_signature, own_parameters
 from proud.machine import Stopped, choose_device, using_threads
 from proud.manifest import Files
-from proud.methods import check_name, method_class, method_config
+from proud.methods import check_name, method_config
 from proud.methods.base import MethodConfig
-from proud.methods.presets import preset, suited_size
+from proud.methods.presets import CPU_BATCH, chosen_for_cpu, preset, suited_size
 from proud.model.answers import AnswerOptions
 from proud.model.format import read_run
 from proud.model.hub import find_model
@@ -43,21 +43,6 @@ from proud.training.run import load as load_task
 from proud.training.run import train
 from proud.training.start import read_start
 from proud.trust.fitted import promises_of
-
-GIVEN_TO_FIT = {field.name for field in fields(DomainSpec)}
-"""`fit` gets the images themselves"""
-
-
-COMMON_SETTINGS = ("epochs", "batch_size", "lr")
-"""of all methods; None: the default for the data"""
-
-
-def own_parameters() -> dict[str, Any]:
-    """Name → default of everything but the method's settings: the fields of `RunConfig` and `Options`."""
-    defaults = {field.name: field.default for kind in (RunConfig, Options) for field in fields(kind)}
-    first = {"method": defaults.pop("method"), "model": defaults.pop("model")}
-    kept = {name: default for name, default in defaults.items() if name not in GIVEN_TO_FIT | {"quiet"}}
-    return first | dict.fromkeys(COMMON_SETTINGS) | kept | {"cache": "none", "verbose": None}
 
 
 class ProUD:
@@ -75,6 +60,7 @@ class ProUD:
     device: str
     threads: int | None
     follow_links: bool
+    batch_size: int | None
 
     def __init__(self, method: str = RunConfig.method, **parameters: Any) -> None:
         """Store the settings; nothing is checked or computed before `fit`.
@@ -122,7 +108,7 @@ class ProUD:
         """What it was fitted to, if it was."""
         if not hasattr(self, "model_"):
             return ""
-        spec, accuracy = self.model_.spec, self.result_.get("val_accuracy")
+        spec, accuracy = self.model_.spec, getattr(self, "result_", {}).get("val_accuracy")
         measured = "" if accuracy is None else f", {100 * accuracy:.1f} % right on validation images"
         classes = f"{len(self.classes_)} classes ({some(map(str, self.classes_))})"
         return f" fitted to {classes}: {spec.name} for {spec.size} × {spec.size} pixels{measured}"
@@ -167,7 +153,7 @@ class ProUD:
             >>> model = ProUD(epochs=20).fit("data/central", unlabeled=["data/north", "data/south"])
             >>> model = ProUD().fit(images, y, unlabeled={"north": more_images}, test=(new_images, new_labels))
         """
-        check_setting_names(str(self.method), self.settings)
+        check_setting_names(str(self.method), self.settings, signature(self.fit).parameters)
         check_name(self.method, self.settings)
         given = self._given()
         if given["verbose"] not in (True, False, None):
@@ -187,21 +173,25 @@ class ProUD:
             config = start.fit(config)
         on_cpu = choose_device(options.device).type == "cpu"
         model = choose_model(config.model, source.native_side)
-        config = replace(suited_size(config, model, on_cpu), model=model)
+        suited = replace(suited_size(config, model, on_cpu), model=model)
+        settings = self._settings(suited, on_cpu)
+        batch = settings.batch_size if self.batch_size is None and settings.batch_size == CPU_BATCH else 0
+        notice = chosen_for_cpu(suited.size if suited.size != config.size else 0, batch)
+        config = suited
         with ExitStack() as stack:
             stack.enter_context(using_threads(None))
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
 
-            def promised() -> str:
-                return promises_of(read_run(folder)["task"], options.folds)
+            def first_lines() -> str:
+                return "\n".join(filter(None, [notice, promises_of(read_run(folder)["task"], options.folds)]))
 
-            shown = watching(str(self.method), given["verbose"], first_line=promised)
+            shown = watching(str(self.method), given["verbose"], first_line=first_lines)
             options = replace(options, out=str(folder), quiet=isinstance(shown, Silent))
             watch = stack.enter_context(shown)
             # of a run that may be finished, the images are compared with these
             data = load_task(config, source, cache=options.cache, start=start)[0] if options.resume else source
             try:
-                result = train(config, self._settings(config, on_cpu), options, data=data, watch=watch)
+                result = train(config, settings, options, data=data, watch=watch)
             except Stopped as stopped:
                 raise KeyboardInterrupt("training was stopped; with `out`, resume=True continues it") from stopped
             self._remember(folder, result, images.names)
@@ -355,36 +345,4 @@ class ProUD:
         return self.model_
 
 
-ProUD.__signature__ = Signature(  # type: ignore[attr-defined]
-    [
-        *(
-            Parameter(
-                name,
-                Parameter.POSITIONAL_OR_KEYWORD if name == "method" else Parameter.KEYWORD_ONLY,
-                default=default,
-            )
-            for name, default in own_parameters().items()
-        ),
-        Parameter("settings", Parameter.VAR_KEYWORD),
-    ]
-)
-
-
-def check_setting_names(method: str, settings: dict[str, Any]) -> None:
-    """Refuse settings that the method does not have."""
-    known = [field.name for field in fields(method_class(method).Config)]
-    for name in settings:
-        if name not in known:
-            hint = _hint(name, [*known, *own_parameters()])
-            raise UserError(f"The method {method!r} has no setting {name!r}.{hint} Its settings: {', '.join(known)}.")
-
-
-def _hint(name: str, known: list[str]) -> str:
-    if name == "quiet":
-        return " In Python it is verbose=False."
-    if name in signature(ProUD.fit).parameters:
-        return f" Pass it to fit: fit({name}=...)."
-    if name in GIVEN_TO_FIT:
-        return " It is an option of the command `proud train`; in Python, pass the images to fit."
-    close = get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+ProUD.__signature__ = constructor_signature()  # type: ignore[attr-defined]

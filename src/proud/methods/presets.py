@@ -54,3 +54,9 @@ def suited_size(run: RunConfig, model: str, on_cpu: bool) -> RunConfig:
     """With the size that suits a CPU, if neither size nor network were chosen. `model`: the network for the images."""
     chosen = run.size or run.model != "auto" or model != DEFAULT_BACKBONE
     return run if chosen or not on_cpu else replace(run, size=CPU_SIZE)
+
+
+def chosen_for_cpu(size: int, batch_size: int) -> str:
+    """One line about what would be larger on a GPU; 0: that was not chosen for the CPU."""
+    chosen = [f"--size {size}"] * bool(size) + [f"--batch-size {batch_size}"] * bool(batch_size)
+    return f"Chosen for a CPU: {' '.join(chosen)} (on a GPU 224 and 128)." if chosen else ""

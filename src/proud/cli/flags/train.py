@@ -22,7 +22,7 @@ from proud.gpu import expects_cpu
 from proud.lazy import LazyModule
 from proud.methods import check_name, method_config
 from proud.methods.base import MethodConfig
-from proud.methods.presets import CPU_BATCH, CPU_SIZE, preset, suited_size
+from proud.methods.presets import CPU_BATCH, CPU_SIZE, chosen_for_cpu, preset, suited_size
 from proud.stored import RunRecord
 from proud.typed import read_record
 
@@ -82,7 +82,7 @@ def parse_train(argv: list[str]) -> TrainArguments:
     check_name(run.method, vars(settings))
     if not run.labeled:
         raise UserError(f"Name the labeled domain: --labeled DOMAIN.{_domains_of(run)}")
-    return TrainArguments(run, settings, options, defaults.catalog, chosen_for_cpu(first.run, defaults, rest))
+    return TrainArguments(run, settings, options, defaults.catalog, suited(first.run, defaults, rest))
 
 
 def parse_first(argv: list[str]) -> tuple[First, list[str]]:
@@ -145,13 +145,12 @@ def as_started(folder: Path, run: RunConfig, settings: dict[str, Any]) -> tuple[
     return run, settings
 
 
-def chosen_for_cpu(given: RunConfig, defaults: Defaults, rest: list[str]) -> str:
-    """One line about the settings that would be others on a GPU. `rest`: the flags of the method that were given."""
-    chosen = [f"--size {defaults.run.size}"] if given.size != defaults.run.size else []
+def suited(given: RunConfig, defaults: Defaults, rest: list[str]) -> str:
+    """What was chosen for a CPU. `rest`: the flags of the method that were given."""
+    size = defaults.run.size if given.size != defaults.run.size else 0
+    own_batch = any(word.startswith("--batch-size") for word in rest)
     batch = defaults.settings.batch_size
-    if batch == CPU_BATCH and not any(word.startswith("--batch-size") for word in rest):
-        chosen.append(f"--batch-size {batch}")
-    return f"Chosen for a CPU: {' '.join(chosen)} (on a GPU 224 and 128)." if chosen else ""
+    return chosen_for_cpu(size, 0 if own_batch or batch != CPU_BATCH else batch)
 
 
 def _domains_of(run: RunConfig) -> str:
