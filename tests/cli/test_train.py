@@ -105,7 +105,7 @@ def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
         (["--epochs", "0"], "--epochs must be at least 1"),
         (["--lr", "0"], "--lr must be positive"),
         (["--lr", "nan"], "--lr must be positive"),
-        (["--batch-size", "0"], "--batch-size must be at least 1"),
+        (["--batch-size", "0"], "--batch-size must be at least 2"),
         (["--eval-every", "0"], "--eval-every must be at least 1"),
         (["--seed", "-1"], "--seed must be at least 0"),
         (["--size", "20"], "multiple of 16"),
