@@ -207,7 +207,7 @@ def test_other_images_of_the_same_names_sizes_and_times_have_a_cache_of_their_ow
 
 
 def test_training_is_the_same_bit_for_bit(data: Path, tmp_path: Path) -> None:
-    run = RunConfig(data=str(data), labeled="one", test="three", model="digits", size=16)
+    run = RunConfig(data=str(data), labeled="one", method="proud", test="three", model="digits", size=16)
     settings = toy_settings("proud", epochs=1, pretrain_epochs=1, batch_size=8)
     for name, disk in (("memory", "none"), ("mapped", str(tmp_path / "cache"))):
         train(run, settings, Options(out=str(tmp_path / name), device="cpu", threads=1, quiet=True, cache=disk))
