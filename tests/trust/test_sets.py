@@ -105,3 +105,18 @@ def test_equal_confidences_are_treated_equally() -> None:
     sure = torch.full((200,), 0.9)
     right = torch.arange(200) >= 100  # half are wrong
     assert risk_threshold(sure, right, 0.3) is None
+
+
+def test_sixty_right_answers_guarantee_five_percent() -> None:
+    sure = torch.linspace(1, 0.5, 120)
+    right = (torch.arange(120) < 60) | (torch.arange(120) % 2 == 0)
+    threshold = risk_threshold(sure, right, 0.05)
+    assert threshold is not None and answered_and_risk(sure, right, threshold) == (0.5083333333333333, 0.0)
+    right[:3] = False  # among the most confident: no threshold can help
+    assert risk_threshold(sure, right, 0.05) is None
+
+
+def test_one_confident_error_among_many_does_not_forbid_all_answers() -> None:
+    sure, right = torch.linspace(1, 0.5, 1000), torch.ones(1000, dtype=torch.bool)
+    right[5] = False
+    assert risk_threshold(sure, right, 0.05) == 0.5
