@@ -26,11 +26,12 @@ from table_text import this_command
 from proud.files import write_json
 from proud.machine import environment
 from proud.trust.diagnosis import LIMITS, verdict_of
-from proud.trust.site_accuracy import KINDS, TRANSFORMS, Estimate, Regression, kind_of, logit
+from proud.trust.site_accuracy import KINDS, Estimate, Regression, feature, kind_of, logit
 
 LEVEL = 0.9
 RIDGE = 0.01
-CLASSES = {"pacs": 7, "digits-dg": 10}
+DEVELOPED_ON = ("pacs", "digits-dg")
+SIGNALS = ("stability", "agreement", "class_shift", "uncertain")
 Site = dict[str, Any]
 
 
@@ -46,7 +47,7 @@ def read_sites(path: Path) -> list[Site]:
 
 
 def full_size(run: dict[str, Any]) -> list[Site]:
-    about = {"data": run["bench"], "size": "full", "run": "", "classes": CLASSES[run["bench"]]}
+    about = {"data": run["bench"], "size": "full", "run": ""}
     return [
         about | site(run, name, signals, signals["accuracy"])
         for name, signals in run.get("domains_last", {}).items()
@@ -56,14 +57,12 @@ def full_size(run: dict[str, Any]) -> list[Site]:
 
 def small(run: dict[str, Any]) -> list[Site]:
     data = {"digits": "digits-dg"}.get(run["data"], run["data"])
-    about = {"data": data, "size": "small", "run": run["run"], "classes": run["classes"]}
+    about = {"data": data, "size": "small", "run": run["run"]}
     return [about | site(run, name, signals, run["accuracy"][name]) for name, signals in run["signals"].items()]
 
 
 def site(run: dict[str, Any], name: str, signals: dict[str, float], accuracy: float) -> Site:
-    wanted = {key: round(value, 4) for key, value in signals.items() if key in TRANSFORMS}
-    if "agreement" not in wanted:
-        wanted.pop("stability", None)  # of labels that are kept over several epochs
+    wanted = {key: round(value, 4) for key, value in signals.items() if key in SIGNALS}
     found = {key: run[key] for key in ("labeled", "test", "method", "seed")}
     return found | {"site": name, "images": run["images"][name], "accuracy": round(accuracy, 4), "signals": wanted}
 
@@ -73,9 +72,7 @@ def site(run: dict[str, Any], name: str, signals: dict[str, float], accuracy: fl
 
 def fit(sites: list[Site], features: tuple[str, ...], half_width: float = 0.0) -> Regression:
     """Ridge regression of the log odds of the accuracy."""
-    values = np.array(
-        [[TRANSFORMS[name](each["signals"][name], each["classes"]) for name in features] for each in sites]
-    )
+    values = np.array([[feature(name, each["signals"][name]) for name in features] for each in sites])
     target = np.array([logit(each["accuracy"]) for each in sites])
     means, scales = values.mean(0), values.std(0) + 1e-9
     inputs = (values - means) / scales
@@ -98,16 +95,21 @@ def left_out(
     for group in dict.fromkeys(map(key, sites)):
         rest = [each for each in sites if key(each) != group]
         model = fitted(rest, features) if nested else fit(rest, features)
-        found |= {row: model(each["signals"], each["classes"]) for row, each in enumerate(sites) if key(each) == group}
+        found |= {row: model(each["signals"]) for row, each in enumerate(sites) if key(each) == group}
     return [found[row] for row in range(len(sites))]
 
 
 def fitted(sites: list[Site], features: tuple[str, ...]) -> Regression:
-    """With the half width that holds for 90 % of the sites whose group is left out."""
-    guesses = left_out(sites, features, group_of, nested=False)
-    errors = sorted(abs(guess.accuracy - each["accuracy"]) for guess, each in zip(guesses, sites, strict=True))
+    """With the half width that holds for 90 % of the sites whose group is left out, of full-size and of small runs."""
+    errors: dict[str, list[float]] = {}
+    for guess, each in zip(left_out(sites, features, group_of, nested=False), sites, strict=True):
+        errors.setdefault(each["size"], []).append(abs(guess.accuracy - each["accuracy"]))
+    return fit(sites, features, round(max(map(quantile, errors.values())), 4))
+
+
+def quantile(errors: list[float]) -> float:
     rank = min(math.ceil((len(errors) + 1) * LEVEL), len(errors))
-    return fit(sites, features, round(errors[rank - 1], 4))
+    return sorted(errors)[rank - 1]
 
 
 def usable(sites: list[Site], kind: str) -> list[Site]:
@@ -155,8 +157,8 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
     sites = [row for path in arguments.sources for row in read_sites(path)]
-    mine = [each for each in sites if each["data"] in CLASSES]
-    other = [each for each in sites if each["data"] not in CLASSES]
+    mine = [each for each in sites if each["data"] in DEVELOPED_ON]
+    other = [each for each in sites if each["data"] not in DEVELOPED_ON]
     regressions, by_labeled, by_data, elsewhere = {}, [], [], []
     for kind, features in KINDS.items():
         part, rest = usable(mine, kind), usable(other, kind)
@@ -165,15 +167,18 @@ def main() -> None:
             continue  # the same sites once more
         by_labeled += tested(part, left_out(part, features, group_of, nested=True), kind)
         by_data += tested(part, left_out(part, features, lambda each: each["data"], nested=True), kind)
-        elsewhere += tested(rest, [regressions[kind](each["signals"], each["classes"]) for each in rest], kind)
+        elsewhere += tested(rest, [regressions[kind](each["signals"]) for each in rest], kind)
     small_ones = [row for row in by_labeled if row["size"] == "small"]
     parts = {
         "labeled domain left out": by_labeled,
         "labeled domain left out, full-size runs": [row for row in by_labeled if row["size"] == "full"],
         "labeled domain left out, small runs": small_ones,
-        "labeled domain left out, EID": [row for row in by_labeled if row["method"] == "eid"],
+        "labeled domain left out, EID": [row for row in by_labeled if row["kind"] == "rounds"],
         "whole data set left out": by_data,
-        "never used: the trial's four sites": [row for row in elsewhere if row["data"] == "trial"],
+        "never used: the trial": [row for row in elsewhere if row["data"] == "trial"],
+        "never used: the trial, without EID": [
+            row for row in elsewhere if row["data"] == "trial" and row["kind"] == "renewed"
+        ],
         "never used: the built-in set": [row for row in elsewhere if row["data"] == "embedded"],
     }
     about = {"command": this_command(), **environment(torch.device("cpu"))}

@@ -61,7 +61,7 @@ MISLEADING = {"stability": 0.8, "agreement": 0.92, "class_shift": 0.14, "uncerta
 def test_verdicts() -> None:
     images = [{"path": f"{row}.png", "label": "x", "uncertainty": 1.0} for row in range(30)]
     rows = record(north=GOOD | {"accuracy": 0.1}, east=BAD, south=MISLEADING)
-    sites = diagnose([rows] * 6, 7, {"east": images, "north": images})
+    sites = diagnose([rows] * 6, {"east": images, "north": images})
     assert [site.verdict for site in sites] == ["sound", "poor", "cannot tell"]
     sure, bad, _ = (site.estimate for site in sites)
     assert sure is not None and bad is not None and sure.low >= LIMITS.sound and bad.high < LIMITS.poor
@@ -80,7 +80,7 @@ def test_verdicts() -> None:
 
 
 def test_true_labels_do_not_change_the_diagnosis() -> None:
-    with_truth, without = (diagnose([record(a=BAD | more)], 4) for more in ({"accuracy": 0.0}, {}))
+    with_truth, without = (diagnose([record(a=BAD | more)]) for more in ({"accuracy": 0.0}, {}))
     assert with_truth == without
 
 
@@ -93,8 +93,8 @@ def test_sound_needs_the_lower_end_and_poor_the_upper_end() -> None:
 
 
 def test_records_without_sites_or_without_signals() -> None:
-    assert diagnose([{"stage": "pretrain"}], 4) == []
-    (site,) = diagnose([record(a={"class_shift": 0.0, "stability": 1.0})], 4)
+    assert diagnose([{"stage": "pretrain"}]) == []
+    (site,) = diagnose([record(a={"class_shift": 0.0, "stability": 1.0})])
     assert site.estimate is None and site.verdict == "cannot tell"
 
 
@@ -128,7 +128,7 @@ def test_a_run_writes_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
 
 def test_stability_is_unknown_after_one_epoch() -> None:
     signals = {name: value for name, value in GOOD.items() if name != "stability"}
-    (site,) = diagnose([{"domains": {"north": signals}}], 7)
+    (site,) = diagnose([{"domains": {"north": signals}}])
     assert site.estimate is not None and "one epoch: stability unknown" in site.text
 
 

@@ -11,17 +11,17 @@ import pytest
 
 from proud.trust.site_accuracy import KINDS, Regression, estimate, kind_of, regressions
 
-SIGNALS = {"stability": 0.9, "agreement": 0.9, "class_shift": 0.1, "uncertainty": 0.4, "uncertain": 0.2}
+SIGNALS = {"stability": 0.9, "agreement": 0.9, "class_shift": 0.1, "uncertain": 0.2}
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 
 def test_by_hand() -> None:
     model = Regression(
-        ("stability", "class_shift", "uncertainty"), (1.0, 0.2, 0.3), (2.0, 0.1, 0.5), (0.5, -1.0, -2.0), 0.1, 0.2
+        ("stability", "class_shift", "uncertain"), (1.0, 0.2, 0.3), (2.0, 0.1, 0.5), (0.5, -1.0, -2.0), 0.1, 0.2
     )
-    values = (math.log(0.9 / 0.1), 0.1, 0.4 / math.log(7))
+    values = (math.log(0.9 / 0.1), 0.1, 0.2)
     odds = 0.1 + 0.5 * (values[0] - 1) / 2 - (values[1] - 0.2) / 0.1 - 2 * (values[2] - 0.3) / 0.5
-    found = model(SIGNALS, 7)
+    found = model(SIGNALS)
     assert found.accuracy == pytest.approx(1 / (1 + math.exp(-odds)))
     assert found.low == pytest.approx(found.accuracy - 0.2) and found.high == pytest.approx(
         min(1, found.accuracy + 0.2)
@@ -32,23 +32,23 @@ def test_kinds_of_pseudo_labels() -> None:
     assert kind_of(SIGNALS) == "renewed"
     assert kind_of({name: value for name, value in SIGNALS.items() if name != "stability"}) == "first"
     assert kind_of({"stability": 1.0, "class_shift": 0.1}) == "rounds"
-    assert estimate({"stability": 1.0, "class_shift": 0.1}, 7) is None
+    assert estimate({"stability": 1.0, "class_shift": 0.1}) is None
     assert set(regressions()) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_better_signals_raise_the_estimate(kind: str) -> None:
     model = regressions()[kind]
-    assert model.features == KINDS[kind] and 0.05 < model.half_width < 0.3
-    before = model(SIGNALS, 7).accuracy
-    assert model(SIGNALS | {"class_shift": 0.4}, 7).accuracy < before
-    better = {"renewed": {"stability": 0.99}, "first": {"agreement": 0.99}, "rounds": {"class_shift": 0.0}}[kind]
-    assert model(SIGNALS | better, 7).accuracy > before
+    assert model.features == KINDS[kind] and 0.05 < model.half_width < 0.5
+    before = model(SIGNALS).accuracy
+    assert model(SIGNALS | {"class_shift": 0.4}).accuracy < before
+    better = {"renewed": {"stability": 0.99}, "first": {"agreement": 0.99}, "rounds": {"stability": 0.99}}[kind]
+    assert model(SIGNALS | better).accuracy > before
 
 
 @pytest.mark.parametrize("extreme", [0.0, 1.0])
 def test_the_ends_of_the_signals_have_an_estimate(extreme: float) -> None:
-    found = estimate(dict.fromkeys(SIGNALS, extreme), 2)
+    found = estimate(dict.fromkeys(SIGNALS, extreme))
     assert found is not None and 0 <= found.low <= found.accuracy <= found.high <= 1
 
 

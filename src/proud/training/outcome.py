@@ -36,7 +36,7 @@ def save_outcome(
     folder: HeldFolder, loop: Loop, about: Description, records: list[EpochRecord], outputs: Outputs
 ) -> dict[str, Tensor]:
     """Writes the verdicts and the outputs; returns the prototypes."""
-    sites = diagnose(records, len(loop.task.training.classes), images_to_look_at(loop, about))
+    sites = diagnose(records, images_to_look_at(loop, about))
     if sites:
         folder.write("diagnosis.json", json_file([site.as_json() for site in sites]))
     tensors: dict[str, Tensor] = {}

@@ -90,15 +90,13 @@ def recent_signals(records: Sequence[EpochRecord], name: str) -> dict[str, float
     return {key: sum(values) / len(values) for key, values in series.items()}
 
 
-def diagnose(
-    records: Sequence[EpochRecord], classes: int, look_at: Mapping[str, Sequence[LookAt]] | None = None
-) -> list[Site]:
+def diagnose(records: Sequence[EpochRecord], look_at: Mapping[str, Sequence[LookAt]] | None = None) -> list[Site]:
     """A verdict per site, from the records of a run (records.jsonl)."""
     names = dict.fromkeys(name for record in records for name in record.get("domains", {}))
     sites = []
     for name in names:
         signals = recent_signals(records, name)
-        found = estimate(signals, classes)
+        found = estimate(signals)
         images = tuple((look_at or {}).get(name, ()))[:SHOWN_IMAGES]
         verdict = verdict_of(found)
         sites.append(Site(name, verdict, _text(name, verdict, found, signals, len(images)), found, signals, images))

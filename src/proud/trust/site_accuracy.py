@@ -2,14 +2,14 @@
 
 A logistic regression on three signals. Its coefficients are in site_accuracy.json; benchmarks/site_accuracy.py fitted
 them on sites of PACS and Digits-DG whose true labels are known. The interval is the estimate ± the 90 % quantile of the
-errors on labeled domains that were left out of the fit.
+errors on labeled domains that were left out of the fit, of full-size or of small runs, whichever is larger.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -38,34 +38,30 @@ class Regression:
     bias: float
     half_width: float
 
-    def __call__(self, signals: Mapping[str, float], classes: int) -> Estimate:
-        values = (TRANSFORMS[name](signals[name], classes) for name in self.features)
+    def __call__(self, signals: Mapping[str, float]) -> Estimate:
+        values = (feature(name, signals[name]) for name in self.features)
         parts = zip(values, self.means, self.scales, self.weights, strict=True)
         odds = self.bias + sum(weight * (value - mean) / scale for value, mean, scale, weight in parts)
         accuracy = 1 / (1 + math.exp(-odds))
         return Estimate(accuracy, max(0.0, accuracy - self.half_width), min(1.0, accuracy + self.half_width))
 
 
-def logit(share: float, classes: int = 0) -> float:
+def logit(share: float) -> float:
     share = min(max(share, SHARPEST), 1 - SHARPEST)
     return math.log(share / (1 - share))
 
 
-TRANSFORMS: dict[str, Callable[[float, int], float]] = {
-    "stability": logit,
-    "agreement": logit,
-    "class_shift": lambda value, classes: value,
-    "uncertain": lambda value, classes: value,
-    "uncertainty": lambda value, classes: value / math.log(max(classes, 2)),
-}
+def feature(name: str, value: float) -> float:
+    """What enters the regression for a signal."""
+    return logit(value) if name in ("stability", "agreement") else value
+
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "renewed": ("stability", "class_shift", "uncertainty"),
-    "first": ("agreement", "class_shift", "uncertainty"),
-    "rounds": ("class_shift", "uncertain", "uncertainty"),
+    "renewed": ("stability", "class_shift", "uncertain"),
+    "first": ("agreement", "class_shift", "uncertain"),
+    "rounds": ("stability", "class_shift", "uncertain"),
 }
-"""Signals by kind of pseudo-labels: renewed in every epoch, of a single epoch, or kept over several epochs (EID), where
-stability says nothing."""
+"""Signals by kind of pseudo-labels: renewed in every epoch, of a single epoch, or kept over several epochs (EID)."""
 
 
 def kind_of(signals: Mapping[str, float]) -> str:
@@ -74,10 +70,10 @@ def kind_of(signals: Mapping[str, float]) -> str:
     return "renewed" if "stability" in signals else "first"
 
 
-def estimate(signals: Mapping[str, float], classes: int) -> Estimate | None:
-    """None if a signal is missing, as in records of earlier versions."""
+def estimate(signals: Mapping[str, float]) -> Estimate | None:
+    """None if a signal is missing, as in the first epoch of pseudo-labels without views."""
     kind = kind_of(signals)
-    return regressions()[kind](signals, classes) if all(name in signals for name in KINDS[kind]) else None
+    return regressions()[kind](signals) if all(name in signals for name in KINDS[kind]) else None
 
 
 @cache
