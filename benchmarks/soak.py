@@ -6,7 +6,6 @@ Writes benchmarks/results/soak.json after every part; docs/reliability.md shows 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
 import time
@@ -31,12 +30,12 @@ CASES = {
 
 
 def kills(place: Path) -> dict[str, Any]:
-    """Fifty random times: half with a checkpoint after every epoch, half with one per second."""
+    """One run at random times: half with a checkpoint after every epoch, half with one per second."""
     from killing import Killer
 
     killer = Killer(place, epochs=60)
-    every = killer.at_random_moments("every-epoch", 25, 0.0, seed=11)
-    second = killer.at_random_moments("every-second", 25, 1.0, seed=12)
+    every = killer.at_random_moments("every-epoch", 110, 0.0, seed=11)
+    second = killer.at_random_moments("every-second", 50, 1.0, seed=12)
     return {
         "kills": every + second,
         "runs": killer.runs,
@@ -46,22 +45,67 @@ def kills(place: Path) -> dict[str, Any]:
     }
 
 
-def file_events(place: Path) -> dict[str, Any]:
-    """Every file operation of a short run, once with a kill and once with a power failure."""
-    from killing import Killer
+def command_kills(place: Path) -> dict[str, Any]:
+    """Whole commands at random times, from their start to their end."""
+    from commands import Killed
 
-    killer = Killer(place, epochs=1)
-    for at in range(1, killer.events + 1):
-        for power_loss in (False, True):
-            killer.at_event(f"event-{at}-{power_loss}", at, power_loss)
-            shutil.rmtree(place / f"event-{at}-{power_loss}")
-    return {"events": killer.events, "kills": killer.events, "power_failures": killer.events, "different": 0}
+    killed = Killed(place)
+    found = {"train": killed.kill_train(60), "Model.save": killed.kill_saving(60)}
+    found |= {name: killed.kill(name, 6 if name == "report" else 70) for name in killed.commands()}
+    return {"kills": sum(found.values()), "by_command": found, "different": 0}
+
+
+def file_events(place: Path) -> dict[str, Any]:
+    """The disk after every file event of a short run: what a kill leaves, and what power losses do."""
+    from crashing import SmallRun
+
+    run = SmallRun(place / "runs", epochs=2)
+    kills = run.recover(run.states())
+    return {"events": len(run.events), "kills": kills, "power_failures": run.recover(run.losses(3)), "different": 0}
+
+
+def missing_syncs(place: Path) -> dict[str, Any]:
+    """The same power losses if one sync had been left out, each in turn."""
+    from crashing import SmallRun
+    from disk import syncs, without
+
+    run = SmallRun(place / "runs")
+    known = [tree for _, _, tree in run.states(range(3))]
+    found = covered = 0
+    for place_of_sync in syncs(run.events):
+        new = [state for state in run.states(range(3), without(run.events, place_of_sync)) if state[2] not in known]
+        try:
+            run.recover(new)
+            covered += 1
+        except AssertionError:
+            found += 1
+    return {"syncs": found + covered, "found": found, "covered_by_a_later_sync": covered}
+
+
+def failing_writes(place: Path) -> dict[str, Any]:
+    """Each change of a short run to its files fails once, in three ways."""
+    from crashing import SmallRun
+    from failing import KINDS, count_changes, fail_once
+
+    run = SmallRun(place / "runs")
+    count = count_changes(run)
+    found = fail_once(run, [(at, kind) for kind in KINDS for at in range(1, count + 1)])
+    return {"changes": count, **found, "not_resumable": 0, "different": 0}
+
+
+def bit_flips(place: Path) -> dict[str, Any]:
+    from crashing import SmallRun
+    from flips import flip_finished, flip_half_done
+
+    run = SmallRun(place / "runs")
+    whole, half = flip_finished(run, 1800), flip_half_done(run, 200)
+    return {"flips": whole["flips"] + half["flips"], "unnoticed": 0, "finished": whole, "half_done": half}
 
 
 def bench_queue(place: Path) -> dict[str, Any]:
     from queues import kill_workers
 
-    return kill_workers(place, kills=30)
+    return kill_workers(place, kills=60)
 
 
 def ranks(place: Path) -> dict[str, Any]:
@@ -117,7 +161,11 @@ def fuzz(place: Path) -> dict[str, Any]:
 
 PARTS: dict[str, Callable[[Path], Any]] = {
     "kills": kills,
+    "command_kills": command_kills,
     "file_events": file_events,
+    "missing_syncs": missing_syncs,
+    "failing_writes": failing_writes,
+    "bit_flips": bit_flips,
     "bench_queue": bench_queue,
     "ranks": ranks,
     "ray_workers": ray_workers,

@@ -131,7 +131,8 @@ def edit_json(path: Path, **changes: Any) -> None:
     """Change a JSON file of a run or of a model, as its program would have written it: with right checksums."""
     about = {key: value for key, value in json.loads(path.read_bytes()).items() if key != SEAL}
     is_sealed = SEAL in json.loads(path.read_bytes())
-    path.write_text(json.dumps(sealed(about | changes) if is_sealed else about | changes))
+    about |= {key: value for key, value in changes.items() if key != SEAL}
+    path.write_text(json.dumps(sealed(about) if is_sealed else about))
     restamp(path.parent)
 
 

@@ -59,6 +59,10 @@ class SmallRun:
     def states(self, seeds: range = range(0), events: list[Event] | None = None) -> Iterator[State]:
         return distinct(crashes(self.events if events is None else events, seeds))
 
+    def losses(self, seeds: int) -> Iterator[State]:
+        """Power losses after every event, also those that differ only in half-written files."""
+        return (state for state in crashes(self.events, range(seeds)) if state[1] != "kill")
+
     def recover(self, states: Iterable[State]) -> int:
         """AssertionError if any of them does not lead to the same end, without a word. Returns how many there were."""
         count = 0

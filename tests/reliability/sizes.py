@@ -5,7 +5,10 @@ from __future__ import annotations
 FUZZ = {"images": 400, "models": 150, "checkpoints": 100, "run folders": 100, "CSV tables": 100, "bench results": 100}
 KILLS = 3  # of each kind: with a checkpoint after every epoch or every second, and of bench workers
 LOSSES = 3  # power losses after each file event
-WRITES = 12  # writes that fail
+WRITES = 12  # changes of files that fail
+FLIPS = 60  # wrong bits in a finished run
+HALF_DONE_FLIPS = 6  # wrong bits in a run that is resumed
+COMMAND_KILLS = 4
 SOAK_ONLY = {  # like others, and some seconds each
     "the terminal is gone",
     "SIGTERM during evaluation",
