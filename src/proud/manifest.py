@@ -12,7 +12,7 @@ from proud.errors import UserError
 from proud.files import json_file, read_regular
 from proud.held import HeldFolder
 from proud.stamps import Stamp, sealed
-from proud.stored import ManifestRecord
+from proud.stored import CheckpointRecord, ManifestRecord
 from proud.typed import parse_sealed
 
 MANIFEST = "manifest.json"
@@ -34,22 +34,25 @@ class Damaged(UserError):
 
 
 class Files:
-    """A folder as a later command reads it. Without a manifest (of a run that is not finished, or of an earlier
-    version) files are read as they are."""
+    """A folder as a later command reads it. A run that is not finished has no manifest: what its newest checkpoint
+    lists is compared, the rest is read as it is."""
 
     def __init__(self, folder: Path, compare: bool = True) -> None:
         self.folder = folder
         self.stamps = read_manifest(folder) if compare else None
+        self.so_far = stamps_so_far(folder) if compare and self.stamps is None else {}
 
     def has(self, name: str) -> bool:
         """Whether the folder holds this file. One that the manifest does not list is not part of it."""
-        return (self.folder / name).exists() if self.stamps is None else name in self.stamps
+        if self.stamps is None:
+            return name in self.so_far or os.path.lexists(self.folder / name)
+        return name in self.stamps
 
     def read(self, name: str, most: int) -> bytes:
         """FileNotFoundError if it is not part of the folder, `Damaged` if it is not what it was."""
         path = self.folder / name
         if self.stamps is None:
-            return read_regular(path, most)
+            return self._read_so_far(name, most)
         if name not in self.stamps:
             raise FileNotFoundError(f"{path} is not part of {self.folder}")
         stamp = self.stamps[name]
@@ -64,6 +67,19 @@ class Files:
             if Stamp.of(content) == stamp:
                 return content
         raise Damaged(self.folder, name, "is damaged" if os.path.lexists(path) else "is missing")
+
+    def _read_so_far(self, name: str, most: int) -> bytes:
+        stamp = self.so_far.get(name)
+        try:
+            content = read_regular(self.folder / name, most)
+        except FileNotFoundError as error:
+            if stamp is None:
+                raise
+            raise Damaged(self.folder, name, "is missing") from error
+        # lines that came after the checkpoint are not in it
+        if stamp is not None and Stamp.of(content[: stamp.size] if name.endswith(".jsonl") else content) != stamp:
+            raise Damaged(self.folder, name, "was changed since the last checkpoint")
+        return content
 
     def check(self) -> None:
         """`Damaged` if any file is."""
@@ -81,6 +97,17 @@ def read_manifest(folder: Path) -> dict[str, Stamp] | None:
         return None
     except (OSError, ValueError) as error:
         raise Damaged(folder, MANIFEST, f"is damaged ({error})") from error
+
+
+def stamps_so_far(folder: Path) -> dict[str, Stamp]:
+    """What the newest intact checkpoint of a run says that the run had written."""
+    for path in sorted((folder / "checkpoints").glob("checkpoint-*.json"), reverse=True):
+        try:
+            found = parse_sealed(read_regular(path, MOST_BYTES), CheckpointRecord)
+            return {name: Stamp(*stamp) for name, stamp in found["stamps"].items()}
+        except (OSError, ValueError):
+            continue
+    return {}
 
 
 def remedy(folder: Path, can_be_remade: bool) -> str:

@@ -366,6 +366,17 @@ class PieceRecord(TypedDict):
     bad: NotRequired[dict[Name, Text]]
 
 
+class CacheRecord(TypedDict):
+    """done.json: checksums by piece, and size and time of each file."""
+
+    version: Count
+    count: Count
+    made_from: Settings
+    sums: dict[Literal["hashes", "order", "images"], dict[Digest, Count]]
+    files: dict[Literal["hashes", "order", "images"], tuple[int, int]]
+    bad: dict[Digest, Text]
+
+
 # ---- a report
 
 

@@ -251,3 +251,31 @@ def test_batches_come_from_the_file_not_from_memory(tmp_path: Path, monkeypatch:
     after = resident_megabytes()
     assert after["RssFile"] - before["RssFile"] > 40  # of 47
     assert after["RssAnon"] - before["RssAnon"] < 10
+
+
+def test_images_that_were_replaced_with_their_times_kept_are_noticed(data: Path, tmp_path: Path) -> None:
+    cached_task(data, tmp_path / "cache")
+    for path in sorted((data / "two").rglob("*.png")):
+        about = path.stat()
+        content = bytearray(path.read_bytes())
+        content[-20] ^= 1  # in the checksum of the pixels' chunk: as long as before, and broken
+        path.write_bytes(content)
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    with pytest.raises(UserError, match="cannot be used"):
+        cached_task(data, tmp_path / "cache", skip_bad=False)
+
+
+@pytest.mark.parametrize("name", ["images.u8", "hashes.u8", "order.i64"])
+def test_a_rotten_byte_is_noticed_and_made_again(name: str, data: Path, tmp_path: Path, decoded: list[str]) -> None:
+    whole = cached_task(data, tmp_path / "cache")
+    decoded.clear()
+    for path in (tmp_path / "cache").glob(f"*/{name}"):
+        about = path.stat()
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    again = cached_task(data, tmp_path / "cache")
+    assert torch.equal(whole.training.labeled.images, again.training.labeled.images)
+    assert whole.report == again.report
+    assert bool(decoded) == (name != "hashes.u8" and name != "order.i64")

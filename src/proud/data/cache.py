@@ -139,5 +139,5 @@ def _remove_older(folder: Path, newest: Path, identity: dict[str, Any]) -> None:
     """Remove caches of the same domain from before its files changed."""
     for path in folder.glob("*/done.json"):
         about = read_description(path)
-        if path.parent != newest and about is not None and about.get("made_from") == identity:
+        if path.parent != newest and about is not None and about["made_from"] == identity:
             shutil.rmtree(path.parent, ignore_errors=True)

@@ -5,22 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import PIL
 
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.decode import BadImage, PixelFormat, content_hash, decode, in_threads, with_bar
+from proud.data.decode import BadImage, PixelFormat, content_hash, decode, hash_all, in_threads, with_bar
 from proud.data.file_states import PendingStates, state, states
+from proud.stored import CacheRecord, PieceRecord
+from proud.typed import parse_record, read_record
 
 VERSION = 4
 ROWS_PER_PIECE = 4096
-NAMES = ("hashes", "order", "images")
+PieceOf = Literal["hashes", "order", "images"]
+NAMES: tuple[PieceOf, ...] = ("hashes", "order", "images")
+SAMPLED_FILES = 256
+SAMPLED_BYTES = 1 << 28
+Steps = dict[tuple[str, int], PieceRecord]
 
 
 def root_of(catalog: Catalog) -> str:
@@ -65,37 +73,67 @@ class Build:
 
     # ---- is it there?
 
-    def intact(self) -> dict[str, Any] | None:
-        """The description of a finished cache. Files that have changed since are verified by their checksums."""
+    def intact(self) -> CacheRecord | None:
+        """The description of a finished cache. Size and time do not prove that nothing has changed: some of the images'
+        files are compared with their hashes, and some pieces with their checksums. Once any is damaged, all are."""
         done = read_description(self.home / "done.json")
-        if done is None or done.get("version") != VERSION or done.get("count") != self.count:
+        if done is None or done["version"] != VERSION or done["count"] != self.count:
             return None
-        try:
-            changed = [name for name in NAMES if tuple(done["files"][name]) != state(self._path(name))]
-            damaged = [name for name in changed if not self._check(name, done["sums"][name])]
-            return done if not damaged and all(row.isdigit() for row in done["bad"]) else None
-        except (KeyError, TypeError, ValueError, AttributeError):
+        if not all(row.isdigit() for row in done["bad"]) or not self._complete(done):
             return None
+        changed = any(done["files"][name] != state(self._path(name)) for name in NAMES)
+        if changed or not self._some_pieces(done):
+            damaged = [name for name in NAMES if not self._check(name, done["sums"][name], done["sums"][name])]
+            if damaged:
+                return None
+        if not self._some_sources():
+            for name in ("done.json", "steps.jsonl"):  # everything is of other images
+                (self.home / name).unlink(missing_ok=True)
+            return None
+        return done
 
-    def _check(self, name: str, sums: dict[str, int]) -> bool:
+    def _complete(self, done: CacheRecord) -> bool:
+        pieces = {str(piece) for piece in range(-(-self.count // ROWS_PER_PIECE))}
+        wanted = {"hashes": pieces, "order": {"0"}, "images": pieces}
+        return all(done["sums"].get(name, {}).keys() == wanted[name] for name in NAMES)
+
+    def _some_pieces(self, done: CacheRecord) -> bool:
+        """At least one piece of each file, and as many as a start-up has time for."""
+        for name in NAMES:
+            width = ROWS_PER_PIECE * self.row_bytes.get(name, 8)
+            many = max(1, SAMPLED_BYTES // width)
+            pieces = random.sample(sorted(done["sums"][name]), min(many, len(done["sums"][name])))
+            if not self._check(name, done["sums"][name], pieces):
+                return False
+        return True
+
+    def _check(self, name: str, sums: Mapping[str, int], pieces: Iterable[str]) -> bool:
         """Damaged pieces are made again by the next build."""
-        damaged = [piece for piece, value in sums.items() if self._sum(name, int(piece)) != value]
-        if damaged:
+        intact = all(self._sum(name, int(piece)) == sums[piece] for piece in pieces)
+        if not intact:
             (self.home / "done.json").unlink(missing_ok=True)
-        return not damaged
+        return intact
+
+    def _some_sources(self) -> bool:
+        """Whether files that are chosen at random still have the content that was decoded."""
+        hashes = np.fromfile(self._path("hashes"), dtype=np.uint8).reshape(-1, 32)
+        places = random.sample(range(self.count), min(SAMPLED_FILES, self.count))
+        now = hash_all([self.files.source(place) for place in places])
+        was = [hashes[place].tobytes().hex() for place in places]
+        return [each or "0" * 64 for each in now] == was
 
     # ---- making it
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CacheRecord:
         steps = self._steps()
         hashes = self._pieces("hashes", steps, self._hash_row, f"Reading {self.files.name}")
         order = self._order(steps)
         images = self._pieces("images", steps, lambda row, out: self._decode_row(order[row], out), self._title())
-        done = {
+        done: CacheRecord = {
             "version": VERSION,
             "count": self.count,
             "made_from": self.identity,
-            "sums": {"hashes": hashes["sums"], "order": {"0": self._sum("order", 0)}, "images": images["sums"]},
+            "sums": {"hashes": hashes["sums"], "order": {"0": steps["order", 0]["sum"]}, "images": images["sums"]},
             "files": {name: state(self._path(name)) for name in NAMES},
             "bad": images["bad"],
         }
@@ -108,26 +146,23 @@ class Build:
     def _title(self) -> str:
         return f"Decoding {self.files.name} into the cache"
 
-    def _steps(self) -> dict[tuple[str, int], dict[str, Any]]:
+    def _steps(self) -> Steps:
         """The intact pieces of an earlier build."""
         path = self.home / "steps.jsonl"
-        found: dict[tuple[str, int], dict[str, Any]] = {}
+        found: Steps = {}
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
-            try:
-                step = json.loads(line)
-                key = (str(step["name"]), int(step["piece"]))
-                if self._sum(*key) == step["sum"]:
-                    found[key] = step
-            except (ValueError, KeyError, TypeError):
-                continue
+            with suppress(ValueError):
+                step = parse_record(line, PieceRecord)
+                if self._sum(step["name"], step["piece"]) == step["sum"]:
+                    found[step["name"], step["piece"]] = step
         text = "".join(json.dumps(step) + "\n" for step in found.values())
         path.write_text(text, encoding="utf-8")  # without partial and outdated lines
         return found
 
     def _pieces(
         self,
-        name: str,
-        steps: dict[tuple[str, int], dict[str, Any]],
+        name: PieceOf,
+        steps: Steps,
         work: Callable[[int, np.ndarray], str],
         title: str,
     ) -> dict[str, Any]:
@@ -171,7 +206,7 @@ class Build:
             "bad": {row: reason for step in mine.values() for row, reason in step.get("bad", {}).items()},
         }
 
-    def _order(self, steps: dict[tuple[str, int], dict[str, Any]]) -> list[int]:
+    def _order(self, steps: Steps) -> list[int]:
         hashes = self._path("hashes").read_bytes()
         entries = self.files.entries
         order = sorted(
@@ -179,7 +214,8 @@ class Build:
             key=lambda p: (hashes[32 * p : 32 * p + 32], entries[p].label or "", entries[p].location),
         )
         content = np.array(order, dtype="<i8").tobytes()
-        if steps.get(("order", 0), {}).get("sum") != zlib.crc32(content):
+        known = steps.get(("order", 0))
+        if known is None or known["sum"] != zlib.crc32(content):
             self._path("order").write_bytes(content)
             _sync(self._path("order"))
             steps["order", 0] = {"name": "order", "piece": 0, "sum": zlib.crc32(content)}
@@ -205,7 +241,7 @@ class Build:
     def _path(self, name: str) -> Path:
         return self.home / (f"{name}.i64" if name == "order" else f"{name}.u8")
 
-    def _note(self, step: dict[str, Any]) -> None:
+    def _note(self, step: PieceRecord) -> None:
         with (self.home / "steps.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(step) + "\n")
 
@@ -231,12 +267,11 @@ def _write_at(handle: int, content: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def read_description(path: Path) -> dict[str, Any] | None:
+def read_description(path: Path) -> CacheRecord | None:
     try:
-        found = json.loads(path.read_bytes())
+        return read_record(path, CacheRecord)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _sync(path: Path) -> None:
