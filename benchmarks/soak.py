@@ -27,6 +27,7 @@ CASES = {
     "CSV tables": 700,
     "bench results": 700,
 }
+FOLDERS = 3_500  # about six commands each
 
 
 def kills(place: Path) -> dict[str, Any]:
@@ -159,6 +160,19 @@ def fuzz(place: Path) -> dict[str, Any]:
     return found
 
 
+def folders(place: Path) -> dict[str, Any]:
+    """Damaged folders of runs and benches, each with every command."""
+    from children import ends, start
+    from folders import fuzz_into
+
+    answer = place / "answer.json"
+    code = ends(start(fuzz_into, place / "files", FOLDERS, answer), 10 * 3600)
+    found: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"failure": f"exit code {code}"}
+    if found.get("bad"):
+        found["failure"] = f"{len(found['bad'])} or more, the first: {found['bad'][0]}"
+    return found
+
+
 PARTS: dict[str, Callable[[Path], Any]] = {
     "kills": kills,
     "command_kills": command_kills,
@@ -171,6 +185,7 @@ PARTS: dict[str, Callable[[Path], Any]] = {
     "ray_workers": ray_workers,
     "faults": faults,
     "fuzz": fuzz,
+    "folders": folders,
 }
 
 
@@ -203,6 +218,7 @@ def main(names: list[str]) -> int:
         RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"  {about['seconds']} s: {result if not isinstance(result, list) else len(result)}", flush=True)
         failed |= isinstance(result, list) and not all(row["survived"] for row in result)
+        failed |= isinstance(result, dict) and "failure" in result
         failed |= isinstance(result, dict) and any("failure" in row for row in result.values() if isinstance(row, dict))
     return 1 if failed else 0
 

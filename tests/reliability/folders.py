@@ -71,7 +71,7 @@ class Originals:
 
     def _keep(self, name: str, commands: Callable[[], list[list[str]]], stop_after: int = 0) -> Path:
         for argv in commands():
-            said = in_child(self.place / "log", lambda argv=argv: run_command(argv, stop_after))
+            said = in_child(self.place, {name: lambda argv=argv: run_command(argv, stop_after)})[name]
             assert said.code == (130 if stop_after else 0), said
         shutil.move(self.case, self.place / name)
         return self.place / name
@@ -81,10 +81,9 @@ class Originals:
         shutil.copytree(self.kept[base], self.case, symlinks=True)
 
     def _answers(self, base: str) -> dict[str, Any]:
-        found = {}
         self.fresh(base)
-        for name, ask in self.commands(base).items():
-            said = in_child(self.place / "log", ask)
+        found = {}
+        for name, said in in_child(self.place, self.commands(base)).items():
             assert said.code in (0, 2) and "Traceback" not in said.text, (base, name, said)
             found[name] = (said.code, said.answer)
         assert found["report"][0] == 0, found["report"]
@@ -174,11 +173,8 @@ def report_inputs(case: Path, out: Path, whole: bool) -> tuple[int, Any]:
         for run in runs:
             parts: list[Any] = [run.metadata, run.name, run.records, run.seconds, run.result, run.look_at]
             parts += [sorted((name, array.tobytes()) for name, array in run.outputs.items())]
-            parts += [
-                (moment, name, array.tobytes())
-                for moment, each in run.snapshots.items()
-                for name, array in each.items()
-            ]
+            snapshots = run.snapshots.items()
+            parts += [sorted((moment, name, each[name].tobytes()) for moment, each in snapshots for name in each)]
             found.append(hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest())
         found.extend(repr(bench.rows) for bench in benches)
         if whole:
@@ -347,41 +343,60 @@ class Said(NamedTuple):
     kilobytes: int = 0
 
 
-def in_child(log: Path, ask: Callable[[], tuple[int, Any]]) -> Said:
-    """Forked from this warm process: the command's code (negative: a signal) and answer, and all that it printed."""
-    answer = log.with_suffix(".answer")
-    answer.unlink(missing_ok=True)
-    began = time.monotonic()
+Ask = Callable[[], tuple[int, Any]]
+
+
+def in_child(place: Path, asked: dict[str, Ask]) -> dict[str, Said]:
+    """Forked from this warm process: each command's code (negative: a signal) and answer, and all that it printed. A
+    command that ends the child is the last."""
+    log, answers = place / "log", place / "answers"
+    answers.write_bytes(b"")
     child = os.fork()
     if not child:
-        _child(log, answer, ask)
+        _child(log, answers, asked)
     _, status, used = os.wait4(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    found = json.loads(answer.read_text()) if answer.exists() else [code, None]
+    found = {}
+    for line in answers.read_text().splitlines():
+        name, *said = json.loads(line)
+        found[name] = Said(*said, kilobytes=used.ru_maxrss)
     if code:
-        found[0] = code
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return Said(found[0], found[1], text, time.monotonic() - began, used.ru_maxrss)
+        name = next(name for name in asked if name not in found)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        found[name] = Said(code, None, text, float(HANGS if code == -signal.SIGALRM else 0), used.ru_maxrss)
+    return found
 
 
-def _child(log: Path, answer: Path, ask: Callable[[], tuple[int, Any]]) -> None:
+def _child(log: Path, answers: Path, asked: dict[str, Ask]) -> None:
     code = CHILD_FAILED
     try:
-        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for stream in (1, 2):
-            os.dup2(handle, stream)
-        sys.stdout, sys.stderr = (os.fdopen(os.dup(stream), "w", encoding="utf-8") for stream in (1, 2))
         os.environ["PROUD_COMMIT"] = "tested"
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(HANGS)
-        answer.write_text(json.dumps(ask()))
+        with answers.open("a") as file:
+            for name, ask in asked.items():
+                output_to(log)
+                signal.alarm(HANGS)
+                began = time.monotonic()
+                exit_code, answer = ask()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                text = log.read_text(encoding="utf-8", errors="replace")
+                file.write(json.dumps([name, exit_code, answer, text, time.monotonic() - began]) + "\n")
+                file.flush()
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def output_to(log: Path) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(handle, stream)
+    os.close(handle)
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", encoding="utf-8", closefd=False) for stream in (1, 2))
 
 
 # ---- cases
@@ -420,8 +435,7 @@ def cases(originals: Originals, seeds: Iterator[int], until: float = float("inf"
         originals.fresh(base)
         made = damage(originals.case, originals.kept["other"], chance)
         whole = made.forged and chance.random() < REPORTED
-        for name, ask in originals.commands(base, whole).items():
-            said = in_child(originals.place / "log", ask)
+        for name, said in in_child(originals.place, originals.commands(base, whole)).items():
             outcome = judge(said, originals.right[base][name], made.forged, name)
             last = " | ".join(said.text.strip().splitlines()[-2:])[-300:]
             yield Found(outcome, f"{outcome}: seed {seed}, {base}, {name}, {made}: {last}" if outcome in BAD else "")
@@ -439,12 +453,18 @@ def fuzz_folders(place: Path, seeds: Iterator[int], until: float = float("inf"))
     for found in cases(originals, seeds, until):
         counts[found.outcome] += 1
         if found.about:
+            print(found.about, file=sys.stderr, flush=True)
             bad.append(found.about.replace(str(place), "…"))
     return {
         "cases": sum(counts.values()),
         **{name: counts[name] for name in (*BAD, "the same answer", "refused", "used")},
         "bad": bad[:50],
     }
+
+
+def fuzz_into(place: Path, folders: int, answer: Path) -> None:
+    """In a child, which may fork others."""
+    answer.write_text(json.dumps(fuzz_folders(place, iter(range(folders)))))
 
 
 if __name__ == "__main__":
