@@ -19,6 +19,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -445,6 +446,10 @@ def fuzz_folders(place: Path, seeds: Iterator[int], until: float = float("inf"))
     """Counts of all outcomes, and the first of the bad ones in words."""
     import warm  # noqa: F401
 
+    from proud.cli.main import COMMANDS
+
+    for name in ("train", "predict", "evaluate", "label-next", "bench", "report"):
+        import_module(f"proud.cli.{COMMANDS[name].module}")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     place.mkdir(parents=True, exist_ok=True)
     originals = Originals(place)
