@@ -12,7 +12,8 @@ from proud.data.csv_table import read_labels
 from proud.data.decode import hash_all
 from proud.data.task import digest
 from proud.errors import UserError
-from proud.model.format import read_run
+from proud.manifest import Files
+from proud.model.format import read_run, run_folder
 from proud.stored import TaskRecord
 
 
@@ -57,11 +58,8 @@ def trained_on(folder: Path, config: dict[str, Any], catalog: Catalog, domain: D
 
 
 def stored_task(folder: Path) -> TaskRecord | None:
-    """The run's description of its data; None if only the model was saved."""
-    try:
-        return read_run(folder)["task"]
-    except UserError:
-        return None
+    """The run's description of its data; None if only the model was saved. An error if it is damaged."""
+    return read_run(folder)["task"] if Files(run_folder(folder)).has("run.json") else None
 
 
 def added_contents(config: dict[str, Any]) -> set[str]:
