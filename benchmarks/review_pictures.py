@@ -6,16 +6,15 @@ Usage: python benchmarks/review_pictures.py RUN docs/images, for a run on the bu
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "web"))
+from chrome import IMAGES_LOADED, chrome, open_page, until
+from processes import server
+
 from proud.data.embedded import embedded_catalog
-from web.chrome import IMAGES_LOADED, chrome, open_page, until
 
 SCREENS = {
     "review.png": (1280, 860, False),
@@ -25,21 +24,6 @@ SCREENS = {
 FIRST_LABELS = 12
 DETAILS = "document.getElementById('details')"
 REASONS_SHOWN = f"{DETAILS}.hidden || {DETAILS}.dataset.row === document.querySelector('.active')?.dataset.row"
-
-
-@contextmanager
-def server(command: str, *arguments: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`proud COMMAND …` in a process of its own: its address, once it is printed."""
-    words: Sequence[str] = [sys.executable, "-m", "proud", command, *map(str, arguments)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            address = next((line.strip() for line in process.stdout if line.startswith("http://")), None)
-            if address is None:
-                raise SystemExit(f"proud {command} did not start.")
-            yield address, process
-        finally:
-            process.kill()
 
 
 def main() -> None:

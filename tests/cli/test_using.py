@@ -448,3 +448,16 @@ def test_model_json_is_read_once(
     assert cli.run([command, str(trained), *more[command], "--out", out, "--device", "cpu"]) == 0
     assert opened.count(trained / "model" / "model.json") == 1
     assert opened.count(trained / "model" / "model.safetensors") == 1
+
+
+def test_the_images_to_label_are_shown_on_a_page(trained: Path, tmp_path: Path) -> None:
+    command = ["label-next", str(trained), "--k", "3", "--out", str(tmp_path / "extra.csv"), "--device", "cpu"]
+    assert cli.run(command) == 0
+    page = (tmp_path / "extra.html").read_text(encoding="utf-8")
+    rows = (tmp_path / "extra.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert page.count('<img src="data:image/png;base64,') == len(rows) == 6
+    for row in rows:
+        assert row.split(",")[0] in page.replace("<wbr>", ""), row
+    (tmp_path / "extra.csv").unlink()
+    with pytest.raises(UserError, match=r"extra\.html exists"):
+        cli.run(command)

@@ -9,6 +9,24 @@ from pathlib import Path
 import pytest
 from browser import Browser, find_chromium
 
+WORDS = """(() => {
+    const found = { words: 0, broken: [] };
+    for (const caption of document.querySelectorAll("figcaption, .legend li")) {
+        const walker = document.createTreeWalker(caption, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) {
+            if (walker.currentNode.parentElement.closest(".path")) continue;
+            for (const word of walker.currentNode.data.matchAll(/[^\\s_\\/.-]+/g)) {
+                const range = document.createRange();
+                range.setStart(walker.currentNode, word.index);
+                range.setEnd(walker.currentNode, word.index + word[0].length);
+                found.words += 1;
+                if (new Set([...range.getClientRects()].map((at) => at.top)).size > 1) found.broken.push(word[0]);
+            }
+        }
+    }
+    return found;
+})()"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -42,6 +60,15 @@ def test_the_page_renders(browser: Browser, report: Path, width: int, dark: bool
     )
     assert chosen != dark
     assert len(browser.screenshot(whole=False)) > 10_000
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_words_of_class_names_are_not_broken(browser: Browser, report: Path, width: int) -> None:
+    """A word is on one line: names continue on the next line after a separator only."""
+    browser.open(report, width)
+    counts = browser.evaluate(WORDS)
+    assert counts["words"] > 100
+    assert counts["broken"] == []
 
 
 def test_errors_are_detected(browser: Browser, tmp_path: Path) -> None:

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from proud.cli import main as cli
 from proud.data import embedded
+from proud.report.arrays import LOOK_AT
 from proud.report.figures.maps import collect, feature_maps, unit
 from proud.report.figures.style import LIGHT, panel_png
 from proud.report.page import write_report
-from proud.report.run_tables import STARVED_MARK, recall_tables, recall_text
+from proud.report.run_tables import STARVED_MARK, look_at_pictures, recall_tables, recall_text
 from proud.report.sections import TableBlock, make_sections
 from proud.report.sources import RunSource, read_sources
+from proud.tensors import check_arrays
 from report.conftest import HOSTILE
 
 SHORT = "--epochs 3 --pretrain-epochs 1 --size 16 --batch-size 30 --views 1 --threads 1 --device cpu --quiet"
@@ -89,6 +92,23 @@ def test_images_to_look_at_are_listed(runs: Path, page: Path) -> None:
         assert (page.with_name("r_files") / f"look-at-{place + 1}.tex").is_file()
     assert len(re.findall("24 images of .*? to look at", text)) == len(tables) > 0
     assert ("look at the 24 images below" in text) == bool(tables)
+    shown = re.findall(r'<figure class="thumb"><img src="data:image/png;base64,.*?</figure>', text, re.DOTALL)
+    assert len(shown) == 24 * len(tables), "each with its picture"
+    paths = [table.read_text().splitlines()[1].split(",")[0] for table in tables]
+    assert all(f'<span class="path">{path}</span>' in text for path in paths)
+
+
+def test_sites_may_have_different_numbers_of_images_to_look_at() -> None:
+    kept = {f"look_at/site {count}/images": torch.zeros(count, 3, 8, 8, dtype=torch.uint8) for count in (5, 24)}
+    check_arrays(kept, LOOK_AT, {})
+
+
+def test_pictures_that_a_run_did_not_keep_are_left_out(runs: Path) -> None:
+    run = sources(runs)["proud-plus"]
+    assert look_at_pictures(run, "hidden 2", 30)[24:] == [None] * 6
+    assert look_at_pictures(run, "elsewhere", 2) == [None, None]
+    run.outputs["look_at/hidden 2/images"] = np.zeros((24, 5), dtype=np.float32)
+    assert look_at_pictures(run, "hidden 2", 2) == [None, None]
 
 
 def test_tables_are_plain_latex(page: Path) -> None:

@@ -129,7 +129,9 @@ def test_snapshots_keep_what_a_report_needs(trained: Path) -> None:
         assert {f"unlabeled/{name}/uncertainty", f"unlabeled/{name}/ratio", f"method/prototypes/{name}"} <= held.keys()
     assert held["method/pairs/mixed"].shape == (32, 3, SIDE, SIDE)
     outputs = load_file(trained / "outputs.safetensors")
-    assert set(outputs) == {"val/logits", "val/labels", "test/logits", "test/labels"}
+    answers = {"val/logits", "val/labels", "test/logits", "test/labels"}
+    assert set(outputs) == answers | {"look_at/hidden 1/images", "look_at/hidden 2/images"}
+    assert outputs["look_at/hidden 1/images"].shape[1:] == (3, SIDE * 9 // 8, SIDE * 9 // 8)
 
 
 def test_pseudo_labels_are_written_as_a_table(trained: Path) -> None:

@@ -27,7 +27,7 @@ ARGUMENTS = (
     "--no-first-run",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-PATIENCE = 60  # seconds: a busy machine is slow, never wrong
+PATIENCE = 150  # seconds: a busy machine is slow, never wrong
 
 
 def missing() -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from proud.data.csv_table import read_labels
 from proud.model.format import read_run
 from web.chrome import IMAGES_LOADED, chrome, missing, open_page, resize, until
 from web.local import UNSAFE, train
+from web.processes import server
 
 PROGRESS = "[...document.querySelectorAll('.site-progress span')].map((one) => one.textContent).join()"
 
@@ -37,25 +35,6 @@ def driver() -> Iterator[webdriver.Chrome]:
         yield found
 
 
-@contextmanager
-def server(run: Path, out: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Its address, once it is printed."""
-    command = [sys.executable, "-m", "proud", "review", str(run), "--out", str(out), "--device", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            assert process.stdout is not None
-            printed = []
-            for line in process.stdout:
-                printed.append(line)
-                if line.startswith("http://"):
-                    break
-            else:
-                pytest.fail("".join(printed))
-            yield printed[-1].strip(), process
-        finally:
-            process.kill()
-
-
 def press(driver: webdriver.Chrome, *keys: str) -> None:
     for key in keys:
         driver.switch_to.active_element.send_keys(key)
@@ -70,7 +49,7 @@ def test_label_by_keyboard_and_kill_the_server(
     driver: webdriver.Chrome, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "labels.csv"
-    with server(trained, out) as (url, process):
+    with server("review", trained, "--out", out, "--device", "cpu") as (url, process):
         open_page(driver, url)
         assert "token" not in driver.current_url
         until(driver, IMAGES_LOADED)
@@ -96,7 +75,7 @@ def test_label_by_keyboard_and_kill_the_server(
     labels = {row.path: row.label for row in read_labels(out)}
     assert len(labels) == 19
     assert all(path.startswith("south/") for path in labels)
-    with server(trained, out) as (url, _):
+    with server("review", trained, "--out", out, "--device", "cpu") as (url, _):
         open_page(driver, url)
         progress(driver, "0 of 20,19 of 20")
         several(driver)

@@ -9,10 +9,12 @@ from rich.markup import escape
 
 from proud.cli.flags.label_next import LabelNextArguments
 from proud.cli.show import console, messages_for
-from proud.files import is_stdout
+from proud.files import check_output, is_stdout
 from proud.methods import METHODS, method_class
 from proud.model.format import read_run
-from proud.model.label_next import suggest
+from proud.model.label_next import Pick, suggest
+from proud.report.figures.pictures import ListedImage
+from proud.report.sheet import write_sheet
 
 
 def run(arguments: LabelNextArguments) -> int:
@@ -21,7 +23,10 @@ def run(arguments: LabelNextArguments) -> int:
 
 
 def label_next(arguments: LabelNextArguments) -> int:
-    counts = suggest(
+    page = None if is_stdout(arguments.out) else arguments.out.with_suffix(".html")
+    if page is not None:
+        check_output(page, arguments.overwrite)
+    picks = suggest(
         arguments.run,
         arguments.out,
         k=arguments.k,
@@ -36,14 +41,21 @@ def label_next(arguments: LabelNextArguments) -> int:
     )
     method = method_flag(str(read_run(arguments.run)["config"].get("method", "")))
     where = "FILE" if is_stdout(arguments.out) else str(arguments.out)
-    sites = ", ".join(f"{escape(name)} {count}" for name, count in counts.items())
+    sites = ", ".join(f"{escape(name)} {len(found)}" for name, found in picks.items())
     console.print(f"Images to label: {sites} → {escape(where)}", soft_wrap=True)
+    if page is not None:
+        write_sheet(page, where, {name: [listed(one) for one in found] for name, found in picks.items()})
+        console.print(f"What they look like: {escape(str(page))}", soft_wrap=True)
     console.print(
         "Fill in the column label (the guess is the model's and may be wrong), then: "
         f"[bold]proud train … {method}--labels {escape(shlex.quote(where))}[/bold]",
         soft_wrap=True,
     )
     return 0
+
+
+def listed(pick: Pick) -> ListedImage:
+    return ListedImage(pick.image, pick.path, pick.guess, f"uncertainty {pick.doubt:.2f}")
 
 
 def method_flag(name: str) -> str:

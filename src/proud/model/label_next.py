@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +30,17 @@ from proud.trust.fitted import to_prototypes
 from proud.trust.label_next import choose_images
 
 
+class Pick(NamedTuple):
+    """An image whose label would help."""
+
+    path: str
+    guess: str
+    doubt: float
+    content: str
+    image: np.ndarray
+    """uint8 [3,S,S]"""
+
+
 def suggest(
     folder: Path,
     out: Path,
@@ -41,8 +54,8 @@ def suggest(
     max_pixels: int = MAX_PIXELS,
     device: str = "auto",
     progress: bool = False,
-) -> dict[str, int]:
-    """Write the table; returns the number of images per site."""
+) -> dict[str, list[Pick]]:
+    """Write the table; returns the images of each site."""
     if k < 1:
         raise UserError(f"--k must be at least 1, got {k}.")
     model = load_model(folder, device)
@@ -51,17 +64,23 @@ def suggest(
         check_output(out, overwrite)
     reading = ReadSpec(skip_bad=skip_bad, follow_links=follow_links, max_pixels=max_pixels)
     task = run_task(model, folder, data, root, reading, progress)
-    rows, counts = earlier_rows(model.config), {}
+    rows, picks = earlier_rows(model.config), {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
         features, guess, doubt = judge(model, domain, task.training.labeled.labels)
-        chosen = choose_images(features, doubt, k, domain.known).tolist()
-        for row in chosen:
-            name = model.classes[int(guess[row])]
-            rows.append([paths[row], domain.name, "", name, f"{doubt[row]:.4f}", domain.ids[row]])
-        counts[domain.name] = len(chosen)
+        picks[domain.name] = [
+            Pick(
+                paths[row],
+                model.classes[int(guess[row])],
+                float(doubt[row]),
+                domain.ids[row],
+                domain.images[row].numpy(),
+            )
+            for row in choose_images(features, doubt, k, domain.known).tolist()
+        ]
+        rows += [[one.path, domain.name, "", one.guess, f"{one.doubt:.4f}", one.content] for one in picks[domain.name]]
     write_table(out, COLUMNS, rows)
-    return counts
+    return picks
 
 
 def run_task(model: Model, folder: Path, data: str, root: str, reading: ReadSpec, progress: bool = False) -> Task:

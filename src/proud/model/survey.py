@@ -32,7 +32,7 @@ from proud.trust.calibration import probabilities
 from proud.trust.fitted import to_prototypes
 from proud.trust.label_next import choose_images
 
-LARGEST_POOL = 20_000
+LARGEST_POOL = 10_000
 """of a larger site, the images to label next are chosen among its most uncertain ones"""
 MEANS_TAU = 0.1
 """temperature of the distances to class means"""

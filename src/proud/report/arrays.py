@@ -20,6 +20,7 @@ MOST_BYTES = 1_000_000_000
 
 LABELS, TRUTH = Rule("whole", "N", 0, "K"), Rule("whole", "N", -1, "K")
 OUTPUTS = {"logits": Rule("floating", "N K"), "labels": LABELS}
+LOOK_AT = {"look_at/*": Rule("whole", "N 3 S S", 0)}
 SNAPSHOT = {
     "method/prototypes/*": Rule("floating", "K d"),
     "method/present/*": Rule("bool", "K"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 import proud
 from proud.data.folder import REPORT_MARK
+from proud.data.source import without_gc
 from proud.errors import UserError
 from proud.files import json_file, part_name
 from proud.held import PART, HeldFolder
@@ -25,7 +27,10 @@ from proud.typed import read_record
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
+SEPARATORS = re.compile(r"(?<=[_/.\-\s])")
+MOST_LETTERS = 26  # of a word beside others
 # SVG paths of the legend markers, 16 × 16
 OUTLINES = {
     "o": "M8 2a6 6 0 1 0 .01 0z",
@@ -64,11 +69,11 @@ def write_report(
         "version": proud.__version__,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
     }
-    files.write(template().render(context))
+    files.write(template("report.html").render(context))
     return out
 
 
-def template() -> Template:
+def template(name: str) -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(
@@ -78,7 +83,21 @@ def template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html")
+    environment.filters |= {"breakable": breakable, "longest_piece": longest_piece}
+    return environment.get_template(name)
+
+
+def breakable(text: str) -> Markup:
+    """Names may continue on the next line after a separator, never within a word."""
+    from markupsafe import Markup, escape  # noqa: PLC0415
+
+    return Markup("<wbr>").join(escape(piece) for piece in SEPARATORS.split(str(text)) if piece)
+
+
+def longest_piece(images: Iterable[Any]) -> int:
+    """Letters of the longest word in the labels of images: how wide they must be at least."""
+    pieces = (piece.strip() for item in images for piece in SEPARATORS.split(f"{item.label} "))
+    return min(MOST_LETTERS, max(map(len, pieces), default=1)) + 2
 
 
 class ReportFiles:
@@ -170,14 +189,18 @@ def tile(run: RunSource) -> dict[str, Any]:
 
 def section_view(section: Section, files: ReportFiles, progress: Callable[[str], None]) -> dict[str, Any]:
     progress(section.title)
-    blocks = [block_view(block, files) for block in section.blocks]
+    blocks = []
+    for block in section.blocks:
+        with without_gc():  # figures are many small objects
+            blocks.append(block_view(block, files))
     return {"id": section.id, "title": section.title, "lead": section.lead, "blocks": blocks}
 
 
 def block_view(block: Block, files: ReportFiles) -> dict[str, Any]:
     if isinstance(block, TableBlock):
         links = [files.add(f"{block.name}.{kind}", text) for kind, text in block.files.items()]
-        return {"kind": block.kind, "table": block.table, "folded": block.folded, "links": links}
+        view = {"kind": block.kind, "table": block.table, "folded": block.folded, "links": links}
+        return view | {"images": block.images, "picture": picture_uri}
     links = [files.add(f"{block.name}.{kind}", content) for kind, content in chart_files(block.chart).items()]
     if block.kind == "chart":
         return chart_view(block.chart) | {"kind": block.kind, "links": links}

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from proud.data.benchmarks import find_benchmark
 from proud.report.figures.evaluation import measured_sets
+from proud.report.figures.pictures import ListedImage
 from proud.report.formats import NOTHING, PlainTable, number
 from proud.report.published import PUBLISHED, PublishedTable
 from proud.report.reliability import measured, sites_of
 from proud.report.sources import RunSource
+from proud.text import valid_utf8
 from proud.trust.diagnosis import LIMITS, Site, estimate_text, reasons
 from proud.trust.intervals import Interval, accuracy_interval, paired_interval
 
@@ -268,15 +272,28 @@ def _reasons(site: Site) -> str:
     return look + reasons(site.signals)
 
 
-def look_at_tables(runs: Sequence[RunSource]) -> Iterator[PlainTable]:
-    """The most uncertain images of sites that are not sound."""
+def look_at_tables(runs: Sequence[RunSource]) -> Iterator[tuple[PlainTable, list[ListedImage]]]:
+    """The most uncertain images of sites that are not sound: as a table, and the images themselves."""
     for run in runs:
         for site in sites_of(run):
             if site.verdict != "sound" and site.look_at:
                 rows = [[str(image["path"]), image["label"], f"{image['uncertainty']:.2f}"] for image in site.look_at]
                 title = f"{run.name}: {len(rows)} images of {site.name} to look at"
                 caption = "The most uncertain images; proud label-next selects those whose labels would help most."
-                yield PlainTable(title, ["image", "pseudo-label", "ε (nats)"], rows, caption)
+                pictures = look_at_pictures(run, site.name, len(rows))
+                listed = [
+                    ListedImage(image, path, label, f"ε {doubt}")
+                    for image, (path, label, doubt) in zip(pictures, rows, strict=True)
+                ]
+                yield PlainTable(title, ["image", "pseudo-label", "ε (nats)"], rows, caption), listed
+
+
+def look_at_pictures(run: RunSource, site: str, count: int) -> list[np.ndarray | None]:
+    """uint8 [3,H,W] each; None for those that the run did not keep."""
+    kept = run.outputs.get(f"look_at/{valid_utf8(site)}/images", np.empty(0))
+    usable = kept.dtype == np.uint8 and kept.ndim == 4 and kept.shape[1] == 3 and kept.size > 0
+    pictures = list(kept[:count]) if usable else []
+    return [*pictures, *[None] * (count - len(pictures))]
 
 
 def settings_table(runs: Sequence[RunSource]) -> Iterator[PlainTable]:

@@ -12,6 +12,7 @@ from proud.report.figures.evaluation import confusion, confusion_chart, measured
 from proud.report.figures.maps import feature_maps, training_domains
 from proud.report.figures.pictures import (
     Gallery,
+    ListedImage,
     Pair,
     gallery_chart,
     most_and_least_certain,
@@ -43,6 +44,8 @@ class TableBlock:
     table: PlainTable
     files: dict[str, str]
     folded: bool = False
+    images: Sequence[ListedImage] = ()
+    """shown in place of the table"""
     kind: Literal["table"] = "table"
 
 
@@ -136,8 +139,14 @@ def _bench_results(benches: Sequence[BenchSource]) -> list[Block]:
 
 def _sites(runs: Sequence[RunSource]) -> Section:
     lead = "Quality of the pseudo-labels of each unlabeled domain, estimated without its true labels."
-    blocks = [*_tables("sites", site_tables(runs)), *_tables("look-at", look_at_tables(runs), folded=True)]
-    return Section("sites", "Unlabeled domains", lead, blocks)
+    return Section("sites", "Unlabeled domains", lead, [*_tables("sites", site_tables(runs)), *_look_at(runs)])
+
+
+def _look_at(runs: Sequence[RunSource]) -> list[Block]:
+    return [
+        TableBlock(f"look-at-{place}", table, {"csv": table.csv(), "tex": table.latex()}, images=images)
+        for place, (table, images) in enumerate(look_at_tables(runs), 1)
+    ]
 
 
 def _curves(runs: Sequence[RunSource]) -> Section:

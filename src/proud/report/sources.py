@@ -14,7 +14,7 @@ from proud.config import RunConfig, method_settings
 from proud.errors import UserError
 from proud.manifest import Files
 from proud.model.format import is_finished, read_result, read_run, read_verdicts
-from proud.report.arrays import OUTPUTS, SNAPSHOT, Arrays, check_snapshot, read_arrays
+from proud.report.arrays import LOOK_AT, OUTPUTS, SNAPSHOT, Arrays, check_snapshot, read_arrays
 from proud.stored import DomainRecord, EpochRecord, LookAt, ResultRecord, ResultRow, RunRecord
 from proud.training.records import epochs_of, timings_of
 from proud.training.snapshot import MOMENTS
@@ -78,8 +78,9 @@ class RunSource:
     @cached_property
     def outputs(self) -> Arrays:
         files, name, sizes = Files(self.folder), "outputs.safetensors", {"K": len(self.classes)}
-        found = read_arrays(files, name, OUTPUTS, sizes)
-        if any(f"{each.partition('/')[0]}/{part}" not in found for each in found for part in OUTPUTS):
+        found = read_arrays(files, name, LOOK_AT | OUTPUTS, sizes)
+        answers = [each for each in found if not each.startswith("look_at/")]
+        if any(f"{each.partition('/')[0]}/{part}" not in found for each in answers for part in OUTPUTS):
             raise UserError(f"{self.folder / name} is incomplete. Repeat the run to report on it.")
         return found
 

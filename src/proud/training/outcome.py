@@ -15,6 +15,7 @@ from proud.methods.description import Description
 from proud.nets.forward import forward_all
 from proud.stored import EpochRecord, LookAt
 from proud.training.folds import FOLDS
+from proud.training.snapshot import thumbnails
 from proud.trust.collapse import LOOKED_AT, learned_nothing, missing_classes
 from proud.trust.diagnosis import diagnose, most_doubtful
 from proud.trust.fitted import fit_trust, measure
@@ -36,12 +37,16 @@ def save_outcome(
     folder: HeldFolder, loop: Loop, about: Description, records: list[EpochRecord], outputs: Outputs
 ) -> dict[str, Tensor]:
     """Writes the verdicts and the outputs; returns the prototypes."""
-    sites = diagnose(records, images_to_look_at(loop, about))
+    rows = rows_to_look_at(loop, about)
+    sites = diagnose(records, images_to_look_at(loop, about, rows))
     if sites:
         folder.write("diagnosis.json", json_file([site.as_json() for site in sites]))
     tensors: dict[str, Tensor] = {}
     for name, (logits, labels) in outputs.items():
         tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
+    for domain in loop.task.training.unlabeled:
+        if rows.get(domain.name):
+            tensors[f"look_at/{domain.name}/images"] = thumbnails(domain.images[rows[domain.name]])
     if tensors:
         folder.write("outputs.safetensors", tensor_bytes(tensors, "proud-outputs-1"))
     return saved_prototypes(loop, about)
@@ -72,10 +77,15 @@ def collapses(loop: Loop, outputs: Outputs) -> list[str]:
     return [text for text in found if text]
 
 
-def images_to_look_at(loop: Loop, about: Description) -> dict[str, list[LookAt]]:
-    """Per site, the most uncertain images: path (row of an array), label, uncertainty."""
-    classes, audits = loop.task.training.classes, loop.task.evaluation.audits
+def rows_to_look_at(loop: Loop, about: Description) -> dict[str, list[int]]:
+    """Per site, the most uncertain images."""
     known = {domain.name: domain.known for domain in loop.task.training.unlabeled}
+    return {name: most_doubtful(pseudo, known.get(name)).tolist() for name, pseudo in about.pseudo_labels.items()}
+
+
+def images_to_look_at(loop: Loop, about: Description, rows: dict[str, list[int]]) -> dict[str, list[LookAt]]:
+    """Per site, the path (row of an array), label and uncertainty of these images."""
+    classes, audits = loop.task.training.classes, loop.task.evaluation.audits
     found: dict[str, list[LookAt]] = {}
     for name, pseudo in about.pseudo_labels.items():
         audit = audits.get(name)
@@ -85,7 +95,7 @@ def images_to_look_at(loop: Loop, about: Description) -> dict[str, list[LookAt]]
                 "label": classes[int(pseudo.labels[row])],
                 "uncertainty": round(float(pseudo.uncertainty[row]), 4),
             }
-            for row in most_doubtful(pseudo, known.get(name)).tolist()
+            for row in rows[name]
         ]
     return found
 

@@ -45,7 +45,7 @@ def listen(host: str, port: int, token: bool = True) -> Address:
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"Cannot listen on {host}, port {port}: {why}. Choose another --port or --host.") from error
-    opened.set_inheritable(False)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it: answers are sent at once
     return Address(opened, host, opened.getsockname()[1], secrets.token_urlsafe(24) if token else "")
 
 

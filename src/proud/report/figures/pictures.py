@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -49,6 +49,15 @@ class Pair(PredictedImage):
     labeled: NDArray[Any] = field(kw_only=True)
     mixed: NDArray[Any] = field(kw_only=True)
     ratio: float = field(kw_only=True)
+
+
+class ListedImage(NamedTuple):
+    """An image with its path; `image` is None in runs that did not keep it."""
+
+    image: NDArray[Any] | None
+    path: str
+    label: str
+    note: str
 
 
 Gallery = dict[str, tuple[list[PredictedImage], list[PredictedImage]]]

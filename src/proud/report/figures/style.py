@@ -22,7 +22,7 @@ TEN = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e7630
 SHAPES = "oXs^DvP<>pH"
 LABEL_LENGTH, LEGEND_LENGTH = 22, 34
 MOST_MARKS = 40  # in the legend of a file
-PANEL_DPI, FILE_DPI = 150, 200
+PANEL_DPI, FILE_DPI = 150, 160
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def panel_png(panel: Panel, theme: Theme, dpi: int = PANEL_DPI) -> bytes:
         canvas.draw()
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     out = io.BytesIO()
-    image.quantize(256, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    image.quantize(256, dither=Image.Dither.NONE).save(out, "PNG", compress_level=6)
     return out.getvalue()
 
 
@@ -141,7 +141,7 @@ def chart_files(chart: Chart) -> dict[str, bytes]:
     png, pdf = io.BytesIO(), io.BytesIO()
     with _style(LIGHT):
         figure = _figure(chart, LIGHT)
-        FigureCanvasAgg(figure).print_png(png)
+        FigureCanvasAgg(figure).print_png(png, pil_kwargs={"compress_level": 4})
         figure.set_layout_engine("none")  # keep the layout
         FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})  # equal runs give equal files
     return {"png": png.getvalue(), "pdf": pdf.getvalue()}
