@@ -12,6 +12,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+from new_site_tables import adapt_table, compare_table, later_table, pool_table
 from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
@@ -209,6 +210,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "trial": lambda: trial_table(read("site_accuracy.json"), read("site_runs.json")),
     "few-labels": lambda: few_labels_table(read("few_labels.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
+    "adapt-pacs": lambda: adapt_table("adapt-pacs.json", read("adapt-pacs.json")),
+    "adapt-digits": lambda: adapt_table("adapt-digits.json", read("adapt-digits.json")),
+    "compare": lambda: compare_table(read("compare.json")),
+    "new-site": lambda: later_table(read("new_site.json")),
+    "pool": lambda: pool_table(read("pool.json")),
     "soak-kills": lambda: kills_table(read("soak.json")),
     "soak-faults": lambda: faults_table(read("soak.json")),
     "soak-fuzz": lambda: fuzz_table(read("soak.json")),

@@ -24,7 +24,7 @@ from typing import Any
 from table_text import this_command
 
 from proud.data.benchmarks import open_catalog
-from proud.files import read_json, write_json
+from proud.files import write_json
 from proud.machine import choose_device, environment
 from proud.model.format import read_run
 
@@ -38,7 +38,8 @@ def train(out: Path, flags: list[str]) -> Row:
         subprocess.run([*command, "--resume"] if (out / "run.json").is_file() else command, check=True)
     laps = map(json.loads, (out / "timings.jsonl").read_text(encoding="utf-8").splitlines())
     seconds = sum(lap.get(part, 0.0) for lap in laps for part in ("begin", "steps"))
-    return {"accuracy": round(100 * read_json(out / "result.json")["test_accuracy"], 2), "seconds": round(seconds, 1)}
+    accuracy = json.loads((out / "result.json").read_text(encoding="utf-8"))["test_accuracy"]
+    return {"accuracy": round(100 * accuracy, 2), "seconds": round(seconds, 1)}
 
 
 def sites_of(data: Path, labeled: str, test: str) -> list[str]:
