@@ -33,7 +33,16 @@ def test_the_demo_compares_both_methods_and_suggests_the_next_command(
     out = tmp_path / "demo"
     assert cli.run(["demo", "--out", str(out)]) == 0
     output = " ".join(capsys.readouterr().out.split())
-    for word in ("source-only (ERM)", "ProUD", "texture", "print", "street", "points", "all of its images together", "proud train"):
+    for word in (
+        "source-only (ERM)",
+        "ProUD",
+        "texture",
+        "print",
+        "street",
+        "points",
+        "all of its images together",
+        "proud train",
+    ):
         assert word in output, word
     assert (out / "proud-plus" / "model" / "model.json").is_file()
     assert (out / "erm" / "model" / "model.json").is_file()
