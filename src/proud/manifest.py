@@ -40,7 +40,7 @@ class Files:
     def __init__(self, folder: Path, compare: bool = True) -> None:
         self.folder = folder
         self.stamps = read_manifest(folder) if compare else None
-        self.so_far = stamps_so_far(folder) if compare and self.stamps is None else {}
+        self.run, self.so_far = written_so_far(folder) if compare and self.stamps is None else ("", {})
 
     def has(self, name: str) -> bool:
         """Whether the folder holds this file. One that the manifest does not list is not part of it."""
@@ -99,15 +99,15 @@ def read_manifest(folder: Path) -> dict[str, Stamp] | None:
         raise Damaged(folder, MANIFEST, f"is damaged ({error})") from error
 
 
-def stamps_so_far(folder: Path) -> dict[str, Stamp]:
-    """What the newest intact checkpoint of a run says that the run had written."""
+def written_so_far(folder: Path) -> tuple[str, dict[str, Stamp]]:
+    """The id of a run, and the files that it had written, as its newest intact checkpoint says."""
     for path in sorted((folder / "checkpoints").glob("checkpoint-*.json"), reverse=True):
         try:
             found = parse_sealed(read_regular(path, MOST_BYTES), CheckpointRecord)
-            return {name: Stamp(*stamp) for name, stamp in found["stamps"].items()}
+            return found["run"], {name: Stamp(*stamp) for name, stamp in found["stamps"].items()}
         except (OSError, ValueError):
             continue
-    return {}
+    return "", {}
 
 
 def remedy(folder: Path, can_be_remade: bool) -> str:

@@ -117,7 +117,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_records_are_cut_to_those_of_the_checkpoint(tmp_path: Path) -> None:
     records = OwnRecords(HeldFolder(tmp_path), "records.jsonl", EpochRecord)
-    epochs = [{"stage": "main", "epoch": number, "losses": {"loss": 0.5}} for number in range(3)]
+    epochs = [{"stage": "main", "epoch": number + 1, "losses": {"loss": 0.5}} for number in range(3)]
     records.append(*epochs)
     with records.path.open("ab") as file:
         file.write(b'{"stage": "main", "torn')

@@ -77,9 +77,13 @@ def read_run(folder: Path, compare: bool = True) -> RunRecord:
     not compared with the manifest, only with the checksum that it holds."""
     folder = run_folder(folder)
     try:
-        content = Files(folder, compare).read("run.json", MOST_JSON_BYTES)
+        files = Files(folder, compare)
+        content = files.read("run.json", MOST_JSON_BYTES)
         about = parse_record(content, RunRecord)
-        return parse_sealed(content, RunRecord) if about["format"] == RUN_FORMAT else about
+        about = parse_sealed(content, RunRecord) if about["format"] == RUN_FORMAT else about
+        if files.run and about.get("id") != files.run:
+            raise ValueError("it is of another run than the checkpoints")
+        return about
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} does not hold a run: run.json cannot be read ({error}).") from error
 

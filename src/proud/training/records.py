@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -53,9 +53,24 @@ class Records(Generic[Kind]):
 
     def _parse(self, lines: list[bytes]) -> list[Kind]:
         try:
-            return list(parse_lines(b"\n".join(lines), self.kind))
+            found = list(parse_lines(b"\n".join(lines), self.kind))
+            check_order(found)
         except ValueError as error:
             raise UserError(f"{self.path} is damaged ({error}): {RESTORE}") from error
+        return found
+
+
+def check_order(records: Sequence[Any]) -> None:
+    """ValueError unless every stage comes once, with its epochs in turn."""
+    seen: set[str] = set()
+    stage, epoch = "", 0
+    for number, record in enumerate(records, 1):
+        if record["stage"] != stage and record["stage"] not in seen:
+            stage, epoch = record["stage"], 0
+            seen.add(stage)
+        if (record["stage"], record["epoch"]) != (stage, epoch + 1):
+            raise ValueError(f"line {number}: epoch {record['epoch']} of {record['stage']} is out of order")
+        epoch += 1
 
 
 class OwnRecords(Records[Kind]):
