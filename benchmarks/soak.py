@@ -1,4 +1,5 @@
 """Full-size reliability tests: `make soak`, or a part of it: `python benchmarks/soak.py kills fuzz`.
+`folders=100` damages fewer folders than usual.
 
 Writes benchmarks/results/soak.json after every part; docs/reliability.md shows it.
 """
@@ -160,13 +161,13 @@ def fuzz(place: Path) -> dict[str, Any]:
     return found
 
 
-def folders(place: Path) -> dict[str, Any]:
+def folders(place: Path, count: int = FOLDERS) -> dict[str, Any]:
     """Damaged folders of runs and benches, each with every command."""
     from children import ends, start
     from folders import fuzz_into
 
     answer = place / "answer.json"
-    code = ends(start(fuzz_into, place / "files", FOLDERS, answer), 10 * 3600)
+    code = ends(start(fuzz_into, place / "files", count, answer), 10 * 3600)
     found: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"failure": f"exit code {code}"}
     if found.get("bad"):
         found["failure"] = f"{len(found['bad'])} or more, the first: {found['bad'][0]}"
@@ -194,7 +195,9 @@ def main(names: list[str]) -> int:
 
     from proud.machine import environment
 
-    unknown = [name for name in names if name not in PARTS]
+    sizes = {name.partition("=")[0]: int(name.partition("=")[2]) for name in names if "=" in name}
+    asked, names = names, [name.partition("=")[0] for name in names]
+    unknown = [name for name in names if name not in PARTS] + [name for name in sizes if name != "folders"]
     if unknown:
         print(f"no such part: {', '.join(unknown)}. There are: {', '.join(PARTS)}")
         return 2
@@ -206,11 +209,12 @@ def main(names: list[str]) -> int:
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="soak-") as place:
             try:
-                result: Any = PARTS[name](Path(place))
+                result: Any = folders(Path(place), sizes[name]) if name in sizes else PARTS[name](Path(place))
             except AssertionError as error:
                 traceback.print_exc()
                 result, failed = {"failure": portable(str(error), Path(place))}, True
-        about = here | {"command": f"python benchmarks/soak.py {name}"}
+        whole = next((each for each in asked if each.startswith(f"{name}=")), name)
+        about = here | {"command": f"python benchmarks/soak.py {whole}"}
         about |= {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
         about["seconds"] = round(time.monotonic() - began)
         found["parts"][name] = {"result": result, **about}
