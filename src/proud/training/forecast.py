@@ -71,11 +71,12 @@ class Forecast:
         disk: float,
         advice: str,
         trainings: int = 1,
+        ending: float = 0.0,
     ) -> None:
         self.watch, self.memory, self.disk, self.advice = watch, memory, disk, advice
         self.work = {each.stage.name: each for each in work}
         totals = [each.total for each in work]
-        self.total = trainings * sum(totals)
+        self.total = trainings * sum(totals) + ending
         self.before = dict(zip(self.work, accumulate(totals, initial=0.0), strict=False))
         self.seconds_per_unit = 0.0  # of the newest stage that was timed
         self.stage = ""
@@ -139,15 +140,16 @@ def forecasting(
     evaluated = sum(len(domain) for domain in sets if domain is not None) / eval_every
     images = context.sizes.labeled + sum(context.sizes.unlabeled)
     batch = method.config.batch_size
-    work = []
+    work, ending = [], 0.0
     for stage in stages:
         images_of, seconds = counted[kind_of(stage)], timed.get(kind_of(stage))
         cost = seconds or Seconds(BACKWARD * images_of.trained + images_of.seen, images_of.passed, 1.0)
         around = cost.passed * images + cost.forward * evaluated
         work.append(StageWork(stage, batch * cost.step, around, batch * images_of.trained))
+        ending = cost.passed * images + cost.forward * (2 * images + evaluated * eval_every)  # as in `finish`
     state = sum(tensor.numel() * tensor.element_size() for tensor in method.state_dict().values())
     disk = (KEPT + 1) * state + SMALL_FILES
-    return Forecast(watch, work, Memory(context.device), disk, faster(method), trainings)
+    return Forecast(watch, work, Memory(context.device), disk, faster(method), trainings, ending)
 
 
 def faster(method: Method) -> str:
