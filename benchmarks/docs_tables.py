@@ -102,6 +102,25 @@ def scalability() -> str:
     return table(header, rows) + source("scalability.json", found)
 
 
+def estimates() -> str:
+    """The estimate at the start of training against what the run then took."""
+    found = read("estimates.json")
+    rows = []
+    for run in found["runs"]:
+        seconds, memory, disk = run["seconds"], run["memory"], run["disk"]
+        rows.append(
+            [
+                f"{run['run']}, {run['settings']['method']}",
+                f"{seconds['told_after']:.0f} s",
+                f"{seconds['estimated']:.0f} s / {seconds['actual']:.0f} s",
+                f"{memory['estimated'] / 1e9:.1f} GB / {memory['actual'] / 1e9:.1f} GB",
+                f"{disk['estimated'] / 1e6:.0f} MB / {disk['actual'] / 1e6:.0f} MB",
+            ]
+        )
+    header = ["run", "told after", "time, estimated / actual", "memory", "disk, at most / actual"]
+    return table(header, rows) + source("estimates.json", found)
+
+
 def nccl() -> str:
     """One process under torchrun with NCCL, and a run killed and resumed, both on a GPU."""
     found = read("nccl.json")
@@ -200,6 +219,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-full": speed_full,
     "nccl": nccl,
     "scalability": scalability,
+    "estimates": estimates,
     "pacs": lambda: results("pacs"),
     "digits-dg": lambda: results("digits-dg"),
     "averages": averages,
