@@ -135,6 +135,30 @@ def nccl() -> str:
     return table(["on the GPU", "largest relative difference of epoch losses"], rows) + source("nccl.json", found)
 
 
+def export() -> str:
+    """Exported files against the saved model: answers, and speed on one core."""
+    found = read("export.json")
+    rows = []
+    for row in found["rows"]:
+        compared = "images" in row
+        rows.append(
+            [
+                row["model"],
+                row["format"],
+                f"{row['images']:,}" if compared else "–",
+                str(row["other_labels"]) if compared else "–",
+                f"{row['largest_difference']:.0e}" if compared else "–",
+                f"{row['alone_per_s']:.1f}",
+                f"{row['batch_per_s']:.1f}",
+            ]
+        )
+    batch, versions = found["rows"][0]["batch"], found["versions"]
+    header = ["model", "format", "images compared", "other labels", "largest difference of a probability"]
+    header += ["images/s, one at a time", f"images/s, {batch} at a time"]
+    words = f"\nPer second of CPU time, one thread; torch {versions['torch']}, onnxruntime {versions['onnxruntime']}.\n"
+    return table(header, rows) + words + source("export.json", found)
+
+
 def said(value: float | dict[str, float]) -> str:
     if isinstance(value, float):
         return f"{value:.1e}"
@@ -239,6 +263,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "soak-faults": lambda: faults_table(read("soak.json")),
     "soak-fuzz": lambda: fuzz_table(read("soak.json")),
     "soak-sizes": lambda: sizes_table(read("soak.json"), small_sizes()),
+    "export": export,
     "ranks": lambda: ranks_table(read("ranks.json")),
     "large-data": lambda: large_data_table(read("large_data.json")),
 }

@@ -24,13 +24,14 @@ from proud.data.decode import PixelFormat, decode_all, in_square, stored_side
 from proud.errors import UserError
 from proud.model.answers import AnswerOptions
 from proud.model.export import parity
-from proud.model.export.deployed import Squared, aps_scores
+from proud.model.export.deployed import Deployed, Squared, aps_scores
 from proud.model.export.save import export_model
 from proud.model.load import load_model
 from proud.model.predict import Model, predict_files
 from proud.nets.models import build_net, model_spec
 from proud.trust.conformal import class_scores, prediction_sets
 from proud.trust.fitted import fit_trust
+from toy import write_folders
 
 CLASSES = ("cat", "=dog", "two\nlines", "ünï", "e")
 SHAPES = ((1, 45, 61), (3, 130, 40), (2, 36, 36), (1, 7, 90))
@@ -216,6 +217,29 @@ def test_sets_and_abstentions_are_compared(digits: Path) -> None:
     assert parity.same_decisions(model, options, right, logits)
     for name in ("set", "abstain"):
         assert not parity.same_decisions(model, options, right | {name: ~right[name]}, logits)
+
+
+def test_a_model_without_calibration_and_prototypes_has_fewer_outputs() -> None:
+    spec = model_spec("digits", 2, 16)
+    model = Model(build_net(spec, seed=1), spec, ("a", "b"), {}, torch.device("cpu"))
+    deployed = Deployed(model, AnswerOptions()).eval()
+    assert deployed.names == ("probabilities", "features")
+    images = noise(3, 20, 30)
+    with torch.no_grad():
+        found = deployed(torch.from_numpy(images))[0]
+    np.testing.assert_allclose(found, model.predict_proba(list(images)), atol=1e-6)
+
+
+def test_the_run_s_own_images_are_compared_if_they_are_there(digits: Path, tmp_path: Path) -> None:
+    model = load_model(digits, "cpu")
+    data = write_folders(tmp_path / "images", {"central": 0, "north": 1}, per_class=2)
+    model.config["data"] = str(data)
+    images, source = parity.check_images(model, ())
+    assert source == str(data) and len(images) == 16
+    next(data.rglob("*.png")).write_bytes(b"damaged")
+    assert parity.check_images(model, ())[1] == "the built-in set"
+    with pytest.raises(UserError, match=r"png cannot be read"):
+        parity.check_images(model, [data])
 
 
 def test_nothing_is_overwritten_silently(digits: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proud.data.benchmarks import open_catalog
 from proud.data.checks import evenly
-from proud.data.decode import BadImage, Source, decode_all, pixels_of
+from proud.data.decode import Source, decode_all, pixels_of
 from proud.data.walk import FORMATS
 from proud.errors import UserError
 from proud.model.answers import AnswerOptions
@@ -90,7 +90,7 @@ def check_images(model: Model, given: Sequence[Path]) -> tuple[list[np.ndarray],
     try:
         data, root = find_data(model.config, "", "")
         return own_images(model, data, root), data
-    except (UserError, BadImage):  # the data may be elsewhere, or damaged by now
+    except UserError:  # the data may be elsewhere, or damaged by now
         return own_images(model, "embedded", ""), "the built-in set"
 
 
@@ -116,8 +116,8 @@ def pixels_from(source: Source, side: int) -> np.ndarray:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             image.draft(None, (2 * side, 2 * side))
             return np.array(pixels_of(image))  # a copy: Pillow's is read-only
-    except OSError as error:
-        raise BadImage(f"{source!r} cannot be read ({error})") from error
+    except Exception as error:  # Pillow raises errors of every kind on broken content
+        raise UserError(f"{source if isinstance(source, Path) else 'An image'} cannot be read ({error}).") from error
 
 
 def generated_batches(model: Model) -> list[np.ndarray]:
