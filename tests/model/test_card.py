@@ -64,6 +64,16 @@ def test_every_run_has_a_card_of_what_it_knows(run: Path) -> None:
     assert str(run) not in text
 
 
+@pytest.mark.parametrize(("sites", "text"), [(0, "one domain\n"), (1, "of 1 other\n"), (2, "of 2 others\n")])
+def test_the_number_of_sites(sites: int, text: str, run: Path) -> None:
+    about = read_run(run)
+    domains = about["task"]["domains"]
+    unlabeled = [name for name, domain in domains.items() if domain["role"] == "unlabeled"]
+    for name in unlabeled[sites:]:
+        del domains[name]
+    assert text in card_of(about, run)
+
+
 def test_the_front_matter_is_what_a_hub_reads(run: Path) -> None:
     data = ModelCard.load(run / "model" / "README.md").data
     assert (data.library_name, data.pipeline_tag, data.license) == ("proud", "image-classification", "unknown")

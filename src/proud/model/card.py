@@ -78,9 +78,10 @@ def data_name(run: RunRecord) -> str:
 def introduction(run: RunRecord) -> str:
     classes, size, domains = run["task"]["classes"], run["model"]["size"], run["task"]["domains"].values()
     sites = sum(domain["role"] == "unlabeled" for domain in domains)
+    others = f" and the images of {sites} other{'s' * (sites > 1)}" if sites else ""
     return f"""# {in_markdown(title(run))}
 
-An image classifier for {len(classes)} classes, trained with the labels of one domain and the images of {sites} others
+An image classifier for {len(classes)} classes, trained with the labels of one domain{others}
 (semi-supervised domain generalization). Input: RGB images, resized to {size} × {size} pixels.
 
 ```python
