@@ -45,7 +45,6 @@ from proud.ops.randaugment import (
     rand_augment,
     random_warp,
 )
-from proud.ops.resample import Span, bilinear_taps, resample
 
 __all__ = [
     "RANDOM_OUTLINE_UNIFORMS",
@@ -56,12 +55,10 @@ __all__ = [
     "ClassIndex",
     "NoiseMixDraw",
     "PseudoLabels",
-    "Span",
     "anchored_prototypes",
     "augment",
     "augment_draw",
     "beta_quantile",
-    "bilinear_taps",
     "center_crop",
     "certainty_ratio",
     "class_fair",
@@ -92,7 +89,6 @@ __all__ = [
     "rand_augment",
     "random_outline",
     "random_warp",
-    "resample",
     "same_convolution",
     "sample_match",
     "soft_cross_entropy",

@@ -13,6 +13,7 @@ from proud.data.decode import GREY
 from proud.model.answers import AnswerOptions
 from proud.model.predict import Model
 from proud.nets.models import Net
+from proud.ops.resample import Span, bilinear_taps, resample
 from proud.trust.calibration import probabilities
 from proud.trust.conformal import up_to_quantile
 
@@ -59,8 +60,8 @@ class Squared(nn.Module):
         begin = torch.minimum(left, (extent / self.side).ceil() + 1)
         places = torch.arange(self.size, dtype=torch.float64) + (self.side - self.size) // 2
         places = places - ((self.side - count) / 2).floor()
-        span = ops.Span(scalar(length) - left + begin, begin, extent, count)
-        pixels, weights = ops.bilinear_taps(places, span, taps)
+        span = Span(scalar(length) - left + begin, begin, extent, count)
+        pixels, weights = bilinear_taps(places, span, taps)
         return Axis(pixels + (left - begin).long(), weights, (places >= 0) & (places < count))
 
 
@@ -71,8 +72,8 @@ def scalar(length: int) -> Tensor:
 
 def in_order(images: Tensor, rows: Axis, columns: Axis) -> Tensor:
     """Pillow rounds to bytes after each pass; the first is along the rows."""
-    across = ops.resample(images, columns.pixels, columns.weights)
-    return ops.resample(across.mT, rows.pixels, rows.weights).mT
+    across = resample(images, columns.pixels, columns.weights)
+    return resample(across.mT, rows.pixels, rows.weights).mT
 
 
 class Deployed(nn.Module):
