@@ -147,9 +147,9 @@ def export() -> str:
                 row["format"],
                 f"{row['images']:,}" if compared else "–",
                 str(row["other_labels"]) if compared else "–",
-                f"{row['largest_difference']:.0e}" if compared else "–",
-                f"{row['alone_per_s']:.1f}",
-                f"{row['batch_per_s']:.1f}",
+                f"{row['largest_difference']:.0e}".replace("0e+00", "0") if compared else "–",
+                f"{row['alone_per_s']:,.0f}",
+                f"{row['batch_per_s']:,.0f}",
             ]
         )
     batch, versions = found["rows"][0]["batch"], found["versions"]
