@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow soak setup setup-dev lint clean
+.PHONY: demo test test-slow test-oldest test-newest soak planted lock licences setup setup-dev lint clean
 
 demo: setup
 	$(BIN)/proud demo
@@ -17,6 +17,24 @@ test-slow: setup-dev
 # kills, faults and hostile input in full size: about ten minutes; see docs/reliability.md
 soak: setup-dev
 	$(BIN)/python benchmarks/soak.py
+
+# bugs planted one by one in a copy: how many of them the tests notice; see docs/reliability.md
+planted: setup-dev
+	$(BIN)/python benchmarks/planted.py
+
+# slow: the whole suite with the oldest and with the newest versions of the dependencies, each in a .venv of its own
+test-oldest test-newest: test-%:
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --upgrade pip packaging
+	$(if $(filter oldest,$*),.venv-$*/bin/python .ci/dependencies.py oldest,:) > .venv-$*/constraints.txt
+	.venv-$*/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -c .venv-$*/constraints.txt -e '.[dev]'
+	.venv-$*/bin/python -m pytest -n 2
+
+lock: setup-dev
+	$(BIN)/python .ci/dependencies.py lock
+
+licences: setup-dev
+	$(BIN)/python .ci/dependencies.py licences
 
 lint: setup-dev
 	$(BIN)/ruff format --check .
@@ -43,4 +61,4 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
