@@ -14,7 +14,7 @@ from proud.files import replacing, write_json
 from proud.held import HeldFolder
 from proud.stored import EpochRecord
 from proud.training.checkpoint import KEPT, Checkpoint, Position, load_checkpoint, save_checkpoint
-from proud.training.records import OwnRecords
+from proud.training.records import OwnRecords, epochs_of
 
 
 def save(folder: Path, number: int) -> None:
@@ -129,3 +129,19 @@ def test_records_are_cut_to_those_of_the_checkpoint(tmp_path: Path) -> None:
     assert records.read() == epochs
     with pytest.raises(UserError, match="has 3 of 5 records"):
         records.cut(5)
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [("pretrain", 2)],
+        [("pretrain", 1), ("pretrain", 1)],
+        [("pretrain", 1), ("main", 2)],
+        [("pretrain", 1), ("main", 1), ("pretrain", 2)],
+    ],
+)
+def test_epochs_out_of_order_are_refused(epochs: list[tuple[str, int]], tmp_path: Path) -> None:
+    lines = [json.dumps({"stage": stage, "epoch": epoch, "losses": {}}) + "\n" for stage, epoch in epochs]
+    (tmp_path / "records.jsonl").write_text("".join(lines))
+    with pytest.raises(UserError, match="is out of order"):
+        epochs_of(tmp_path).read()
