@@ -42,7 +42,7 @@ class Steps(Diary):
         self.steps: dict[tuple[str, str, str], int] = {}
 
     def count(self, job: Any, now: Any) -> None:
-        if now.record is None and now.step:
+        if now.record is None and now.step and not now.note:
             key = (job.run.method, job.run.test, now.stage)
             self.steps[key] = self.steps.get(key, 0) + 1
 
