@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
-from soak_tables import faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
+from soak_tables import damage_table, faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
 
@@ -260,6 +260,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "new-site": lambda: later_table(read("new_site.json")),
     "pool": lambda: pool_table(read("pool.json")),
     "soak-kills": lambda: kills_table(read("soak.json")),
+    "soak-damage": lambda: damage_table(read("soak.json")),
     "soak-faults": lambda: faults_table(read("soak.json")),
     "soak-fuzz": lambda: fuzz_table(read("soak.json")),
     "soak-sizes": lambda: sizes_table(read("soak.json"), small_sizes()),

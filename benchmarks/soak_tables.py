@@ -28,8 +28,9 @@ def faults_table(result: dict[str, Any]) -> str:
 
 KILLS: dict[str, list[tuple[str, str, str]]] = {  # part → what, key of the kills, key of what ended differently
     "kills": [("one run, killed at random times", "kills", "different")],
+    "command_kills": [("commands, killed at random times", "kills", "different")],
     "file_events": [
-        ("a short run, killed at every file operation", "kills", "different"),
+        ("a short run, killed at every file event", "kills", "different"),
         ("the same with power loss", "power_failures", "different"),
     ],
     "bench_queue": [("workers of a bench ({jobs} jobs)", "kills", "different")],
@@ -46,6 +47,31 @@ def kills_table(result: dict[str, Any]) -> str:
         rows += [[what.format(**found), f"{found[kills]}", f"{found[bad]}"] for what, kills, bad in KILLS[name]]
     lines = "".join(f"\n{source(part)}" for part in parts.values())
     return table(["target", "kills", "runs or jobs with a different result"], rows) + lines
+
+
+def damage_table(result: dict[str, Any]) -> str:
+    """Syncs left out, writes that fail, bits that are wrong."""
+    parts = {name: result["parts"][name] for name in DAMAGE if name in result["parts"]}
+    rows = [
+        [DAMAGE[name][0].format(**part["result"]), DAMAGE[name][1].format(**part["result"])]
+        for name, part in parts.items()
+    ]
+    lines = "".join(f"\n{source(part)}" for part in parts.values())
+    return table(["tried", "found"], rows) + lines
+
+
+DAMAGE = {  # part → what was tried, and what came of it
+    "missing_syncs": (
+        "power losses with each of the {syncs} syncs left out in turn",
+        "{found} change the outcome and are found; {covered_by_a_later_sync} are covered by a later sync",
+    ),
+    "failing_writes": (
+        "each of {changes} file changes fails once (full disk, input/output error, short write): {cases} cases",
+        "{errors} clear errors, {survived} not even noticed; {not_resumable} not resumable, {different} with another "
+        "end",
+    ),
+    "bit_flips": ("single wrong bits in files that a command reads: {flips}", "{unnoticed} unnoticed"),
+}
 
 
 def fuzz_table(result: dict[str, Any]) -> str:
@@ -66,6 +92,8 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
     others = sum(row["cases"] for kind, row in fuzz.items() if kind != "images")
     few = sum(cases for kind, cases in small.FUZZ.items() if kind != "images")
     events = found["file_events"]["kills"] + found["file_events"]["power_failures"]
+    more = {name: found.get(name, {}) for name in ("command_kills", "failing_writes", "bit_flips")}
+    flips = small.FLIPS + small.HALF_DONE_FLIPS
     rows = [
         [
             "a killed run resumes to the same result",
@@ -73,7 +101,10 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
             f"{2 * small.KILLS} kills",
             found["kills"]["kills"],
         ],
-        ["… killed at any file operation", "test_kills.py", f"{2 * small.EVENTS} kills", events],
+        ["… killed, or without power, at any file event", "test_kills.py", "all events", events],
+        ["killed commands", "test_writes.py", f"{small.COMMAND_KILLS} kills", more["command_kills"].get("kills", "–")],
+        ["writes that fail", "test_writes.py", f"{small.WRITES} cases", more["failing_writes"].get("cases", "–")],
+        ["wrong bits are noticed", "test_writes.py", f"{flips} bits", more["bit_flips"].get("flips", "–")],
         ["each bench job is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],
         ["a lost process of a distributed run", "distributed/test_ranks.py", "1 kill", found["ranks"]["kills"]],
         ["a lost Ray worker", "bench/test_ray_cluster.py", "1 kill, Ctrl-C", found["ray_workers"]["kills"]],

@@ -112,7 +112,11 @@ class HeldFolder:
             return
         part = part_name(name)
         self.write_part(part, name, content)
-        self.rename_part(part, name)
+        try:
+            self.rename_part(part, name)
+        except BaseException:
+            self._drop(part)
+            raise
 
     def write_part(self, part: str, name: str, content: bytes) -> None:
         """The synced content of a file under another name."""
@@ -131,13 +135,10 @@ class HeldFolder:
                 raise
 
     def rename_part(self, part: str, name: str) -> None:
+        """Give it its own name. If that fails, it stays: a manifest may already count on it."""
         with self._errors(name):
-            try:
-                self.guard()
-                os.replace(part, name, src_dir_fd=self.handle(), dst_dir_fd=self.handle())
-            except BaseException:
-                self._drop(part)
-                raise
+            self.guard()
+            os.replace(part, name, src_dir_fd=self.handle(), dst_dir_fd=self.handle())
             os.fsync(self.handle())
 
     def _drop(self, part: str) -> None:

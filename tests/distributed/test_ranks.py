@@ -19,7 +19,7 @@ from together import RUNS, endless, one_run
 
 from proud.cli.flags.train import parse_train
 from proud.distributed.group import Group
-from proud.distributed.ranks import check_method
+from proud.distributed.ranks import check_method, join
 from proud.errors import UserError
 from proud.machine import Stopped
 from proud.methods import METHODS, method_class
@@ -172,3 +172,12 @@ def test_a_killed_rank_ends_the_job_and_the_run_continues_with_one_process(train
     assert 1 < seen[0].epoch <= done + 1
     epochs = [(record["stage"], record["epoch"]) for record in records_of(out)]
     assert epochs == [("pretrain", 1)] + [("main", epoch) for epoch in range(1, len(epochs))]
+
+
+def test_a_rank_that_no_group_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for a group for half an hour."""
+    for name, text in {"RANK": "1", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with pytest.raises(UserError, match="RANK=1 is not one of 1 processes"), join("cpu"):
+        pass

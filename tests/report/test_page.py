@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -153,3 +155,29 @@ def test_accuracies_have_intervals_and_runs_are_compared_in_pairs(report: Path, 
     assert difference.difference in text
     sources[1].metadata["task"]["content"][sources[1].config.test] = "other images"
     assert paired_difference(*sources) is None
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_full_disk_leaves_the_earlier_report_as_it_was(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = write_report([runs / "whole"], tmp_path / "r.html")
+    (tmp_path / "r_files" / "mine.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    real, left = os.write, [0]
+
+    def fill(handle: int, content: bytes) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(handle, content)
+
+    for room in (0, 1, 3):
+        left[0] = room
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "write", fill)
+            with pytest.raises(UserError, match=r"No space left on device\. What was written before is intact"):
+                write_report([runs / "whole"], page, overwrite=True)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    write_report([runs / "whole"], page, overwrite=True)
+    assert (tmp_path / "r_files" / "mine.txt").read_text() == "mine"
