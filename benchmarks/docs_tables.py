@@ -16,6 +16,7 @@ from new_site_tables import adapt_table, compare_table, later_table, pool_table
 from soak_tables import damage_table, faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
+from web_tables import report_text, web_table
 
 from proud.report.formats import markdown
 from proud.report.tables import ABLATION, ABLATION_CELLS, epochs, make_tables
@@ -267,6 +268,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "export": export,
     "ranks": lambda: ranks_table(read("ranks.json")),
     "large-data": lambda: large_data_table(read("large_data.json")),
+    "web": lambda: web_table(read("web.json")),
+    "report-time": lambda: report_text(read("report.json")),
 }
 
 

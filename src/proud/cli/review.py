@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.markup import escape
 
 from proud.cli.flags.review import ReviewArguments
 from proud.cli.next_command import method_for_labels, next_command
 from proud.cli.show import console, show_warning
+from proud.errors import UserError
 from proud.files import check_writable, user_cache
 from proud.model.atlas import Atlas
 from proud.model.format import read_run, run_folder
@@ -61,9 +63,30 @@ def survey(*arguments: Any, **options: Any) -> Atlas:
 
 
 def apart(act: Callable[[], Atlas]) -> Atlas:
-    """In a process of its own, with torch: the server stays small."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(act).result()
+    """In a process of its own, with torch: the server stays small. It ends with this one."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=send_result, args=(act, sender), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        found = receiver.recv()
+    except EOFError:
+        raise UserError("The process that looks at the images was killed, perhaps for lack of memory.") from None
+    finally:
+        process.terminate()
+        process.join()
+    if isinstance(found, Exception):
+        raise found
+    return cast(Atlas, found)
+
+
+def send_result(act: Callable[[], Any], sender: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other process, which ends this one
+    try:
+        sender.send(act())
+    except Exception as error:
+        sender.send(error)
 
 
 def note_on(atlas: Atlas, config: dict[str, Any]) -> str:
