@@ -11,6 +11,7 @@ from proud.cli import main as cli
 from proud.data import embedded
 from proud.errors import Stopped, UserError
 from proud.methods import presets
+from proud.model import adapt
 from proud.training import loop
 from proud.training.progress_lines import TrainingLines
 
@@ -20,7 +21,8 @@ def hardly_any_training(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few images, and just enough epochs for a stop between two of them."""
     short = {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16, "views": 1}
     monkeypatch.setitem(presets.PRESETS, "embedded", presets.PRESETS["embedded"] | short)
-    monkeypatch.setattr(embedded, "PER_CLASS", 5)
+    monkeypatch.setattr(embedded, "PER_CLASS", 2)
+    monkeypatch.setattr(adapt, "FEWEST_PER_CLASS", 2)
     embedded.load_embedded.cache_clear()
     yield
     embedded.load_embedded.cache_clear()

@@ -108,12 +108,12 @@ def test_in_python(model: Path) -> None:
 def test_too_few_images_are_refused_and_nothing_written(model: Path, site: Path, tmp_path: Path) -> None:
     few = tmp_path / "few"
     few.mkdir()
-    for path in sorted(site.rglob("*.png"))[:19]:
+    for path in sorted(site.rglob("*.png"))[:39]:
         shutil.copy(path, few / f"{path.parent.name}-{path.name}")
-    with pytest.raises(UserError, match="at least 5 images per class of one site, 20 in all; there are 19"):
+    with pytest.raises(UserError, match="at least 10 images per class of one site, 40 in all; there are 39"):
         predict(model, few, tmp_path / "p.csv", "--adapt")
     (few / "broken.png").write_bytes(b"no image")
-    with pytest.raises(UserError, match="there are 19"):
+    with pytest.raises(UserError, match="there are 39"):
         predict(model, few, tmp_path / "p.csv", "--adapt", "--skip-bad")
     assert not (tmp_path / "p.csv").exists()
 
@@ -140,7 +140,7 @@ def test_a_rare_class_is_not_swamped(model: Path) -> None:
 
 def test_strong_disagreement_keeps_the_plain_answers(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_model(model, "cpu")
-    reading = Reading(list(toy_images(4, 5)[0]), loaded.pixels)
+    reading = Reading(list(toy_images(4, 10)[0]), loaded.pixels)
     monkeypatch.setattr(adapt, "combine", lambda model, features, logits: logits.roll(1, 1))
     found = adapt_site(loaded, reading)
     assert found.kept_plain and torch.equal(found.logits, found.plain) and found.changed == 0
@@ -199,10 +199,10 @@ def test_no_share_of_the_site_is_the_model_itself() -> None:
 def test_a_site_of_a_batch_norm_network_is_adapted_in_any_order(tmp_path: Path) -> None:
     model = batch_norm_model()
     random = np.random.default_rng(0)
-    for number in range(15):
+    for number in range(30):
         Image.fromarray(random.integers(0, 255, (36, 36, 3), dtype=np.uint8)).save(tmp_path / f"{number:02d}.png")
     files = sorted(tmp_path.glob("*.png"))
     one = adapt_site(model, Reading(files, model.pixels))
     other = adapt_site(model, Reading(files[::-1], model.pixels))
     assert torch.equal(one.logits, other.logits.flip(0))
-    assert one.rows == other.rows == list(range(15))
+    assert one.rows == other.rows == list(range(30))

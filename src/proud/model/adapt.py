@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from proud.model.predict import Model
     from proud.model.reading import Reading
 
-FEWEST_PER_CLASS = 5
+FEWEST_PER_CLASS = 10
 STRONG_CHANGE = 0.5  # share of changed labels above which the plain ones are kept
 ROUNDS = 2
 ANCHOR = 4.0  # images that a prototype of the model counts as
@@ -76,9 +76,9 @@ class Adapted:
         )
 
 
-def adapt_site(model: Model, reading: Reading, fewest: int = FEWEST_PER_CLASS) -> Adapted:
-    """All images of one site. Fewer than `fewest` per class of the model are refused."""
-    least = fewest * len(model.classes)
+def adapt_site(model: Model, reading: Reading) -> Adapted:
+    """All images of one site. Fewer than ten per class of the model are refused."""
+    least = FEWEST_PER_CLASS * len(model.classes)
     if len(reading.sources) < least:
         raise UserError(too_few(least, len(reading.sources)))
     contents = hash_all(reading.sources)
