@@ -67,8 +67,7 @@ DAMAGE = {  # part → what was tried, and what came of it
     ),
     "failing_writes": (
         "each of {changes} file changes fails once (full disk, input/output error, short write): {cases} cases",
-        "{errors} clear errors, {survived} not even noticed; {not_resumable} not resumable, {different} with another "
-        "end",
+        "{errors} clear errors, {survived} without effect; {not_resumable} not resumable, {different} with another end",
     ),
     "bit_flips": ("single wrong bits in files that a command reads: {flips}", "{unnoticed} unnoticed"),
 }
