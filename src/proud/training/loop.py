@@ -314,5 +314,5 @@ class _Clock:
     def lap(self, name: str = "") -> None:
         now = time.perf_counter()
         if name:
-            self.laps[name] = now - self._last
+            self.laps[name] = max(0.0, now - self._last)  # a clock may jump back
         self._last = now
