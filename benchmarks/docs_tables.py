@@ -13,7 +13,17 @@ from statistics import fmean
 from typing import Any
 
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
-from soak_tables import damage_table, faults_table, fuzz_table, kills_table, large_data_table, ranks_table, sizes_table
+from soak_tables import (
+    damage_table,
+    faults_table,
+    folders_table,
+    fuzz_table,
+    kills_table,
+    large_data_table,
+    planted_table,
+    ranks_table,
+    sizes_table,
+)
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
 from web_tables import report_text, web_table
@@ -264,6 +274,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "soak-damage": lambda: damage_table(read("soak.json")),
     "soak-faults": lambda: faults_table(read("soak.json")),
     "soak-fuzz": lambda: fuzz_table(read("soak.json")),
+    "soak-folders": lambda: folders_table(read("soak.json")),
+    "planted": lambda: planted_table(read("planted.json")),
     "soak-sizes": lambda: sizes_table(read("soak.json"), small_sizes()),
     "export": export,
     "ranks": lambda: ranks_table(read("ranks.json")),

@@ -83,6 +83,22 @@ def fuzz_table(result: dict[str, Any]) -> str:
     return table(header, rows) + f"\nNo crash, hang, code execution or write outside the folder. {source(part)}"
 
 
+def folders_table(result: dict[str, Any]) -> str:
+    part = result["parts"]["folders"]
+    found = part["result"]
+    header = ["commands on damaged folders", "undamaged answer", "message", "answer of forged files"]
+    header += ["silently wrong", "traceback", "hang > 30 s", "> 2 GB"]
+    names = ("cases", "the same answer", "refused", "used", "silently wrong", "traceback", "hang", "memory")
+    return table(header, [[f"{found[name]:,}" for name in names]]) + f"\n{source(part)}"
+
+
+def planted_table(result: dict[str, Any]) -> str:
+    rows = [[row["bug"], f"`{row['file']}`", "yes" if row["caught"] else "**no**"] for row in result["rows"]]
+    about = f"`{result['command']}` · commit {result['commit']} · {result['device']}"
+    total = f"\n{result['planted']} planted, {result['caught']} caught. {about}\n"
+    return table(["bug", "in", "caught"], rows) + total
+
+
 def sizes_table(result: dict[str, Any], small: Any) -> str:
     """Each guarantee, its test, and how many cases run where. `small`: tests/reliability/sizes.py."""
     found = {name: part["result"] for name, part in result["parts"].items()}

@@ -181,3 +181,10 @@ def test_a_full_disk_leaves_the_earlier_report_as_it_was(
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     write_report([runs / "whole"], page, overwrite=True)
     assert (tmp_path / "r_files" / "mine.txt").read_text() == "mine"
+
+
+def test_a_finished_run_without_its_manifest_is_not_taken_for_an_unfinished_one(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "whole", tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").unlink()
+    with pytest.raises(UserError, match=r"manifest.json is missing"):
+        read_sources([tmp_path / "run"])
