@@ -12,7 +12,7 @@ from toy_context import toy_context, toy_method
 
 from proud.methods.proud_plus import ProUDPlusConfig
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import explore
 import recipe
 

@@ -18,6 +18,7 @@ from proud.methods.workload import Seconds, count_work, kind_of, time_work
 from proud.text import duration, file_size
 from proud.training.checkpoint import KEPT
 from proud.training.loop import Progress
+from proud.training.memory import is_out_of_memory
 
 BACKWARD = 3.0  # an image forward and backward costs about three times an image forward
 TIMED_STEPS = 3
@@ -127,6 +128,19 @@ class Forecast:
 
 
 def forecasting(
+    watch: Callable[[Progress], None], method: Method, task: Task, eval_every: int, trainings: int = 1
+) -> Callable[[Progress], None]:
+    """The watcher with estimates; without them where the memory is too small: the first real step then says what
+    would fit."""
+    try:
+        return forecast(watch, method, task, eval_every, trainings)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return watch
+
+
+def forecast(
     watch: Callable[[Progress], None], method: Method, task: Task, eval_every: int, trainings: int = 1
 ) -> Forecast:
     """On a CPU, the shares of the stages are timed; on a GPU, where steps are compiled later, images are counted.
