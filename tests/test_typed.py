@@ -15,7 +15,7 @@ from proud.config import Options
 from proud.errors import UserError
 from proud.held import HeldFolder
 from proud.model.format import read_result, read_run, read_verdicts
-from proud.stored import EpochRecord, ModelRecord, Name, Number, ResultRow, RunRecord
+from proud.stored import EpochRecord, ModelRecord, Name, ResultRow, RunRecord
 from proud.training.records import OwnRecords, epochs_of, timings_of
 from proud.training.run import train
 from proud.typed import MOST_NESTED, as_record, parse_lines, parse_record, read_record
@@ -41,7 +41,7 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 )
 def test_invalid_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^.{1,400}$"):
-        parse_record(text.encode(), dict[str, Name | list[Any] | Number])
+        parse_record(text.encode(), dict[str, Name | list[Any] | float])
 
 
 @pytest.fixture(scope="module")
