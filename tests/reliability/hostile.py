@@ -28,7 +28,16 @@ FORBIDDEN = (
     "code.__new__",
 )
 NETWORK = ("socket.connect", "socket.getaddrinfo")
-CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+CHANGES = {  # event -> where its folder handles are among the arguments
+    "os.rename": (2, 3),
+    "os.link": (2, 3),
+    "os.symlink": (2, 2),
+    "os.remove": (1,),
+    "os.rmdir": (1,),
+    "os.mkdir": (2,),
+    "os.chmod": (2,),
+    "os.truncate": (),
+}
 
 
 class Watch:
@@ -37,7 +46,21 @@ class Watch:
     def __init__(self) -> None:
         self.inside: Path | None = None
         self.seen: list[str] = []
+        self.base = -1  # the folder handle of the file that is being opened, which the event does not name
+        self.open, os.open = os.open, self.opening
         sys.addaudithook(self.hook)
+
+    def opening(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        self.base = -1 if dir_fd is None else dir_fd
+        try:
+            return self.open(path, flags, mode, dir_fd=dir_fd)
+        finally:
+            self.base = -1
+
+    def place(self, path: str | bytes, handle: int) -> Path:
+        """Where a name leads, relative to a folder's handle or to the current folder."""
+        base = f"/proc/self/fd/{handle}" if handle >= 0 else ""
+        return Path(os.path.realpath(Path(base, os.fsdecode(path))))
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.inside is None:
@@ -45,12 +68,14 @@ class Watch:
         if event in FORBIDDEN or event in NETWORK:
             self.seen.append(f"{event} {arguments!r}"[:200])
         elif event in CHANGES:
-            paths = [os.fsdecode(path) for path in arguments[:2] if isinstance(path, str | bytes)]
-            if not all(Path(os.path.realpath(path)).is_relative_to(self.inside) for path in paths):
-                self.seen.append(f"{event} {paths}"[:200])
+            names = [name for name in arguments[:2] if isinstance(name, str | bytes)]
+            handles = [arguments[number] for number in CHANGES[event]] or [-1]
+            places = [self.place(name, handle) for name, handle in zip(names, handles, strict=False)]
+            if not all(place.is_relative_to(self.inside) for place in places):
+                self.seen.append(f"{event} {places}"[:200])
         elif event == "open" and isinstance(arguments[0], str | bytes) and isinstance(arguments[2], int):
             writes = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-            path = Path(os.path.realpath(os.fsdecode(arguments[0])))
+            path = self.place(arguments[0], self.base)
             if writes and not path.is_relative_to(self.inside) and path != Path(os.devnull):
                 self.seen.append(f"writes {path}")
 
@@ -115,6 +140,7 @@ def models(cases: int, folder: Path) -> dict[str, Any]:
     from proud.model.load import load_model
     from proud.model.predict import Model
     from proud.nets.models import build_net, model_spec
+    from toy import restamp
 
     spec = model_spec("digits", 2, 16)
     Model(build_net(spec), spec, ("cat", "dog"), {"seed": 1}, torch.device("cpu")).save(folder)
@@ -127,6 +153,7 @@ def models(cases: int, folder: Path) -> dict[str, Any]:
             (folder / "model.json").write_bytes(json_text(mutate_json(json.loads(about), chance), chance))
         else:
             (folder / "model.safetensors").write_bytes(mutate_safetensors(tensors, chance))
+        restamp(folder)  # whoever forges it computes the checksums, too
         model = load_model(folder, "cpu")
         assert model.logits(torch.zeros((1, 3, 18, 18), dtype=torch.uint8)).shape == (1, 2)
 

@@ -53,7 +53,7 @@ export class Details {
     close.setAttribute("aria-label", "Close");
     close.addEventListener("click", () => { this.box.hidden = true; });
     const facts = [
-      found.abstain ? "The model abstains: this confidence is below its threshold." : "",
+      found.abstain ? "The model abstains: its validation images are too few, or this confidence is too low, to keep errors rare." : "",
       found.prototype !== null && found.prototype !== classes[found.guess] ? `By the nearest prototype it would be ${found.prototype}.` : "",
       found.suggested ? "Its label would help most: suggested by label-next." : "",
       found.copies ? `It has ${found.copies} ${found.copies === 1 ? "copy" : "copies"}: one label for all.` : "",
