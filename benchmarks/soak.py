@@ -7,6 +7,7 @@ Writes benchmarks/results/soak.json after every part; docs/reliability.md shows 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -166,10 +167,18 @@ def folders(place: Path, count: int = FOLDERS) -> dict[str, Any]:
     from children import ends, start
     from folders import fuzz_into
 
-    answer = place / "answer.json"
-    code = ends(start(fuzz_into, place / "files", count, answer), 10 * 3600)
-    found: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"failure": f"exit code {code}"}
-    if found.get("bad"):
+    workers = os.cpu_count() or 1
+    answers = [place / f"answer-{number}.json" for number in range(workers)]
+    begun = [
+        start(fuzz_into, place / str(number), range(number, count, workers), answer)
+        for number, answer in enumerate(answers)
+    ]
+    codes = [ends(process, 10 * 3600) for process in begun]
+    if not all(answer.exists() for answer in answers):
+        return {"failure": f"exit codes {codes}"}
+    parts = [json.loads(answer.read_text()) for answer in answers]
+    found: dict[str, Any] = {name: sum((part[name] for part in parts), type(parts[0][name])()) for name in parts[0]}
+    if found["bad"]:
         found["failure"] = f"{len(found['bad'])} or more, the first: {found['bad'][0]}"
     return found
 

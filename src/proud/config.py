@@ -197,6 +197,8 @@ class Options(Machine):
     """calibrate by cross-validation: so many more networks, each trained without a part of the labels; 0: off"""
     keep_checkpoints: Switch = False
     """keep the checkpoints of a finished run, which can rebuild a damaged model; they are several times its size"""
+    verify_cache: Switch = False
+    """compare all cached images with their files, not only some; --resume always does"""
     quiet: Switch = False
     """show no progress; otherwise a bar on a terminal, and one line per epoch elsewhere"""
     tensorboard: Switch = False

@@ -189,7 +189,11 @@ class ProUD:
             options = replace(options, out=str(folder), quiet=isinstance(shown, Silent))
             watch = stack.enter_context(shown)
             # of a run that may be finished, the images are compared with these
-            data = load_task(config, source, cache=options.cache, start=start)[0] if options.resume else source
+            data = (
+                load_task(config, source, cache=options.cache, verify=True, start=start)[0]
+                if options.resume
+                else source
+            )
             try:
                 result = train(config, settings, options, data=data, watch=watch)
             except Stopped as stopped:

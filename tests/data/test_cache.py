@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from proud.data.decode import PixelFormat
 from proud.data.folder import scan_folder
 from proud.data.types import Task
 from proud.errors import UserError
+from proud.machine import Stopped
 from proud.methods.context import ImagePool
 from proud.training.run import train
 from toy import toy_settings
@@ -279,3 +281,39 @@ def test_a_rotten_byte_is_noticed_and_made_again(name: str, data: Path, tmp_path
     assert torch.equal(whole.training.labeled.images, again.training.labeled.images)
     assert whole.report == again.report
     assert bool(decoded) == (name != "hashes.u8" and name != "order.i64")
+
+
+def replace_keeping_times(path: Path, at: int) -> None:
+    about, content = path.stat(), bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def test_verifying_compares_every_file(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_build, "SAMPLED_FILES", 0)  # as if none of the changed ones were drawn
+    cached_task(data, tmp_path / "cache")
+    replace_keeping_times(min((data / "two").rglob("*.png")), -20)
+    cached_task(data, tmp_path / "cache", skip_bad=False)
+    with pytest.raises(UserError, match="cannot be used"):
+        cached_task(data, tmp_path / "cache", skip_bad=False, verify=True)
+
+
+def test_a_resumed_run_verifies_the_cache(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    usual = cache_build.Build.intact
+    monkeypatch.setattr(cache_build.Build, "intact", lambda self, whole=False: asked.append(whole) or usual(self))
+    run = RunConfig(data=str(data), labeled="one", method="erm", test="three", model="digits", size=16, skip_bad=True)
+    options = Options(out=str(tmp_path / "run"), device="cpu", threads=1, quiet=True, cache=str(tmp_path / "cache"))
+
+    def stop(now: Any) -> None:
+        if now.stage == "main":
+            raise Stopped
+
+    settings = toy_settings("erm", epochs=1, pretrain_epochs=1, batch_size=8)
+    with pytest.raises(Stopped):
+        train(run, settings, options, watch=stop)
+    assert asked and not any(asked)
+    asked.clear()
+    train(run, settings, replace(options, resume=True))
+    assert asked and all(asked)

@@ -62,10 +62,16 @@ def three_sites(root: Path, per_class: int = 10) -> Path:
 
 
 def task_of(
-    catalog: Catalog, *, size: int = 16, memory: MemoryCache | None = None, disk: str = NEVER, **spec: Any
+    catalog: Catalog,
+    *,
+    size: int = 16,
+    memory: MemoryCache | None = None,
+    disk: str = NEVER,
+    verify: bool = False,
+    **spec: Any,
 ) -> Task:
     """`spec`: fields of `TaskSpec`."""
-    return read_task(find_task(TaskSpec(**spec), catalog), size, memory=memory, disk=disk)
+    return read_task(find_task(TaskSpec(**spec), catalog), size, memory=memory, disk=disk, verify=verify)
 
 
 def site_task(root: Path, **changes: Any) -> Task:

@@ -467,9 +467,9 @@ def fuzz_folders(place: Path, seeds: Iterator[int], until: float = float("inf"))
     }
 
 
-def fuzz_into(place: Path, folders: int, answer: Path) -> None:
+def fuzz_into(place: Path, seeds: range, answer: Path) -> None:
     """In a child, which may fork others."""
-    answer.write_text(json.dumps(fuzz_folders(place, iter(range(folders)))))
+    answer.write_text(json.dumps(fuzz_folders(place, iter(seeds))))
 
 
 if __name__ == "__main__":

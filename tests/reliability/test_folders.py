@@ -12,7 +12,7 @@ from sizes import FOLDERS
 
 def test_damaged_folders(tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
-    assert ends(start(fuzz_into, tmp_path / "files", FOLDERS, answer)) == 0
+    assert ends(start(fuzz_into, tmp_path / "files", range(FOLDERS), answer)) == 0
     found = json.loads(answer.read_text())
     assert found["bad"] == []
     assert found["refused"] > 0 and found["the same answer"] > 0

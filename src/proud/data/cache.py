@@ -82,15 +82,19 @@ def map_domain(
     folder: Path,
     progress: bool = False,
     states: PendingStates | None = None,
+    verify: bool = False,
 ) -> MappedDomain:
-    """Open the domain's cache; build or repair it first if necessary. One process builds, the others wait."""
+    """Open the domain's cache; build or repair it first if necessary. One process builds, the others wait.
+
+    `verify`: read all of it, and all files it was made from.
+    """
     files = CachedFiles(catalog, domain, states)
     home = folder / files.key(pixels)
     with _writing(home):
         home.mkdir(parents=True, exist_ok=True)
         with _held(home / "lock"):
             build = Build(home, files, pixels, progress)
-            done = build.intact()
+            done = build.intact(verify)
             if done is None:
                 done = build.run()
                 _remove_older(folder, home, build.identity)

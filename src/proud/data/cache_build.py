@@ -73,20 +73,21 @@ class Build:
 
     # ---- is it there?
 
-    def intact(self) -> CacheRecord | None:
+    def intact(self, whole: bool = False) -> CacheRecord | None:
         """The description of a finished cache. Size and time do not prove that nothing has changed: some of the images'
-        files are compared with their hashes, and some pieces with their checksums. Once any is damaged, all are."""
+        files (`whole`: all) are compared with their hashes, and some pieces with their checksums. Once any is damaged,
+        all are."""
         done = read_description(self.home / "done.json")
         if done is None or done["version"] != VERSION or done["count"] != self.count:
             return None
         if not all(row.isdigit() for row in done["bad"]) or not self._complete(done):
             return None
         changed = any(done["files"][name] != state(self._path(name)) for name in NAMES)
-        if changed or not self._some_pieces(done):
+        if whole or changed or not self._some_pieces(done):
             damaged = [name for name in NAMES if not self._check(name, done["sums"][name], done["sums"][name])]
             if damaged:
                 return None
-        if not self._some_sources():
+        if not self._sources_unchanged(self.count if whole else SAMPLED_FILES):
             for name in ("done.json", "steps.jsonl"):  # everything is of other images
                 (self.home / name).unlink(missing_ok=True)
             return None
@@ -114,10 +115,10 @@ class Build:
             (self.home / "done.json").unlink(missing_ok=True)
         return intact
 
-    def _some_sources(self) -> bool:
-        """Whether files that are chosen at random still have the content that was decoded."""
+    def _sources_unchanged(self, many: int) -> bool:
+        """Whether so many files, chosen at random, still have the content that was decoded."""
         hashes = np.fromfile(self._path("hashes"), dtype=np.uint8).reshape(-1, 32)
-        places = random.sample(range(self.count), min(SAMPLED_FILES, self.count))
+        places = random.sample(range(self.count), min(many, self.count))
         now = hash_all([self.files.source(place) for place in places])
         was = [hashes[place].tobytes().hex() for place in places]
         return [each or "0" * 64 for each in now] == was

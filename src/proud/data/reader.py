@@ -44,6 +44,7 @@ class Reader:
     memory: MemoryCache | None = None
     disk: Path | None = None
     states: PendingStates | None = None
+    verify: bool = False
     bad: list[BadFile] = field(default_factory=list)
     mapped: dict[str, tuple[list[ImageRow], MappedDomain]] = field(default_factory=dict)
     hashed: dict[str, list[ImageRow]] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Reader:
     def _map(self, domain: DomainFiles) -> tuple[list[ImageRow], MappedDomain]:
         assert self.disk is not None
         if domain.name not in self.mapped:
-            found = map_domain(self.catalog, domain, self.pixels, self.disk, self.progress, self.states)
+            found = map_domain(self.catalog, domain, self.pixels, self.disk, self.progress, self.states, self.verify)
             rows = list(map(ImageRow, found.contents, map(domain.entries.__getitem__, found.order)))
             self.mapped[domain.name] = rows, found
         return self.mapped[domain.name]

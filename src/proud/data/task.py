@@ -26,12 +26,18 @@ SMALLEST_SIDE = 8
 
 
 def read_task(
-    source: TaskSource, size: int, *, progress: bool = False, memory: MemoryCache | None = None, disk: str = NEVER
+    source: TaskSource,
+    size: int,
+    *,
+    progress: bool = False,
+    memory: MemoryCache | None = None,
+    disk: str = NEVER,
+    verify: bool = False,
 ) -> Task:
     """Decode everything that one run needs, for a network that sees squares of `size` pixels.
 
     With `memory`, every domain is read at most once. `disk` is a folder for decoded images that are mapped rather
-    than held in memory, `auto` (many images only) or `none`.
+    than held in memory, `auto` (many images only) or `none`; `verify` compares all of them with their files.
     """
     spec, catalog, roles = source.spec, source.catalog, source.roles
     if size < SMALLEST_SIDE:
@@ -41,7 +47,7 @@ def read_task(
         if not spec.unlabeled or name in named:
             catalog.warn_once(text, "folder", name)
     with without_gc():
-        reader, parts = _decode(source, size, progress, memory, disk)
+        reader, parts = _decode(source, size, progress, memory, disk, verify)
     if reader.bad and not spec.skip_bad:
         raise bad_files_error(reader.bad)
     parts.check_survivors()
@@ -100,14 +106,14 @@ class _Parts:
 
 
 def _decode(
-    source: TaskSource, size: int, progress: bool, memory: MemoryCache | None, disk: str
+    source: TaskSource, size: int, progress: bool, memory: MemoryCache | None, disk: str, verify: bool
 ) -> tuple[Reader, _Parts]:
     spec, catalog, roles = source.spec, source.catalog, source.roles
     files = [domain for domain in roles.domains if not domain.in_memory]
     pixels = PixelFormat(stored_side(size), spec.square, spec.max_pixels)
     folder = cache_folder(disk, sum(len(domain.entries) for domain in files) * 3 * pixels.side**2)
     with request_states(catalog, files if folder else ()) as states:
-        reader = Reader(catalog, pixels, progress, memory, folder, states)
+        reader = Reader(catalog, pixels, progress, memory, folder, states, verify)
         rows = {roles.labeled.name: reader.ordered(roles.labeled)}
         train, held = split_labeled(
             rows[roles.labeled.name], spec.val, spec.seed, ships_split=roles.labeled.ships_split

@@ -243,7 +243,9 @@ def build(
     if start is not None:
         data = data if isinstance(data, Task | TaskSource) else find_task(config, data)
         start.refuse_other_classes(data.training.classes if isinstance(data, Task) else data.roles.classes)
-    task, spec = load(config, data, progress=not options.quiet and run.writes, cache=options.cache, start=start)
+    verify = options.verify_cache or before is not None  # what stopped the run may have damaged the cache
+    progress = not options.quiet and run.writes
+    task, spec = load(config, data, progress=progress, cache=options.cache, verify=verify, start=start)
     check_known_labels(task, config.method)
     if before is None and run.writes and (text := too_few_images(task, run.settings.batch_size)):
         warnings.warn(text, stacklevel=2)
@@ -281,6 +283,7 @@ def load(
     *,
     progress: bool = False,
     cache: str = "none",
+    verify: bool = False,
     memory: MemoryCache | None = None,
     start: Start | None = None,
 ) -> tuple[Task, ModelSpec]:
@@ -296,7 +299,7 @@ def load(
     name = choose_model(config.model, source.native_side)
     spec = model_spec(name, len(source.roles.classes), config.size, config.square)
     check_weights(name, spec.size, config.weights)
-    task = read_task(source, spec.size, progress=progress, memory=memory, disk=cache)
+    task = read_task(source, spec.size, progress=progress, memory=memory, disk=cache, verify=verify)
     return with_found_sites(task, source, config, spec, start.state if start is not None else None), spec
 
 
