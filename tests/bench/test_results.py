@@ -129,6 +129,13 @@ def test_a_row_with_a_wrong_part_is_named(tmp_path: Path, wrong: dict[str, Any])
         read_rows(path)
 
 
+def test_a_run_with_two_lines_is_refused(tmp_path: Path) -> None:
+    lines = [ROW, ROW | {"seed": 2}, ROW | {"test_accuracy": 0.6}]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(UserError, match="more than one line for mine erm a b 1"):
+        read_rows(tmp_path / "results.jsonl")
+
+
 def test_a_setting_that_no_longer_exists_counts_if_it_was_on(arguments: Make, tmp_path: Path) -> None:
     bench.run(arguments(combos="one:two"))
     path = tmp_path / "out" / "results.jsonl"

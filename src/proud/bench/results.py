@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from proud.errors import UserError
 from proud.files import MOST_LINES_BYTES, json_bytes, make_folder, read_regular, sync_folder, user_errors
 from proud.methods import METHODS, method_config
 from proud.stored import EpochRecord, ResultRecord, ResultRow, RunRecord, Settings, TaskRecord, TimingRecord
-from proud.text import one_line
+from proud.text import one_line, some
 from proud.typed import as_record, parse_lines
 
 FORMAT = "proud-result-1"
@@ -76,6 +77,9 @@ def read_rows(path: Path) -> list[ResultRow]:
 def parse_rows(content: bytes, path: Path) -> list[ResultRow]:
     try:
         rows = list(parse_lines(content, ResultRow))
+        lines_of = Counter((row["bench"], *key_of(row)) for row in rows)
+        if twice := [" ".join(map(str, run)) for run, lines in lines_of.items() if lines > 1]:
+            raise ValueError(f"more than one line for {some(twice)}")
         for row in rows:
             json.dumps(row, ensure_ascii=False).encode()  # escapes can decode to invalid text
             if not {row["labeled"], row["test"]} <= set(row["domains"]):
