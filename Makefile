@@ -14,11 +14,11 @@ test: setup-dev lint
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
 
-# kills, faults and hostile input in full size: about half an hour; see docs/reliability.md
+# kills, faults and hostile input in full size: about half an hour; see docs/internals/reliability.md
 soak: setup-dev
 	$(BIN)/python benchmarks/soak.py
 
-# bugs planted one by one in a copy: how many of them the tests notice; see docs/reliability.md
+# bugs planted one by one in a copy: how many of them the tests notice; see docs/internals/reliability.md
 planted: setup-dev
 	$(BIN)/python benchmarks/planted.py
 

@@ -1,7 +1,7 @@
 """What proud depends on, from the metadata of the installed packages.
 
 python .ci/dependencies.py lock      versions of all packages for development: requirements-dev.lock
-python .ci/dependencies.py licences  their licences: docs/licences.md
+python .ci/dependencies.py licences  their licences: docs/reference/licences.md
 python .ci/dependencies.py oldest    the oldest supported versions, as constraints for pip, to stdout
 """
 
@@ -75,7 +75,7 @@ def licences() -> None:
     head = ["# Licences of dependencies", ""]
     head += ["As the installed packages declare them; `make licences` writes this page."]
     head += ["", "| package | version | licence | needed to run |", "| --- | --- | --- | --- |"]
-    (ROOT / "docs" / "licences.md").write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
+    (ROOT / "docs" / "reference" / "licences.md").write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
 
 
 def oldest() -> None:

@@ -291,7 +291,7 @@ def fill(text: str) -> str:
 
 def main() -> None:
     stale = []
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         before = path.read_text(encoding="utf-8")
         after = fill(before)
         if before != after:

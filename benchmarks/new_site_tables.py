@@ -1,4 +1,4 @@
-"""The tables of docs/new-site.md as Markdown, from results files; `benchmarks/docs_tables.py` fills them in."""
+"""The tables of docs/guide/new-site.md as Markdown, from results files; `benchmarks/docs_tables.py` fills them in."""
 
 from __future__ import annotations
 

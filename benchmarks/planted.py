@@ -1,8 +1,8 @@
 """Bugs planted one by one in a copy of the sources: which of them do the tests of CI notice?
 
 `make planted`, or some of them by number: `python benchmarks/planted.py 3 7`. For each bug only the test files that are
-about that part are run, so the share is a lower bound. Writes benchmarks/results/planted.json; docs/reliability.md
-shows it.
+about that part are run, so the share is a lower bound. Writes benchmarks/results/planted.json, which
+docs/internals/reliability.md shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Full-size reliability tests: `make soak`, or a part of it: `python benchmarks/soak.py kills fuzz`.
 `folders=100` damages fewer folders than usual.
 
-Writes benchmarks/results/soak.json after every part; docs/reliability.md shows it.
+Writes benchmarks/results/soak.json after every part; docs/internals/reliability.md shows it.
 """
 
 from __future__ import annotations

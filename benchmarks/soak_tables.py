@@ -1,4 +1,4 @@
-"""Tables of docs/reliability.md and docs/scaling.md as Markdown, for `benchmarks/docs_tables.py`."""
+"""Tables of docs/internals/reliability.md and docs/guide/many-runs.md as Markdown, for `benchmarks/docs_tables.py`."""
 
 from __future__ import annotations
 

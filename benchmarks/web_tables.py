@@ -1,4 +1,4 @@
-"""Tables of docs/review.md."""
+"""Tables of docs/guide/review.md."""
 
 from __future__ import annotations
 

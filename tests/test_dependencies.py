@@ -23,5 +23,5 @@ def test_the_lock_file_pins_every_declared_package() -> None:
 
 
 def test_every_declared_package_has_a_licence() -> None:
-    text = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "licences.md").read_text(encoding="utf-8")
     assert all(f"| {name} |" in text for name in declared()), "run `make licences`"

@@ -237,7 +237,7 @@ class ProUD:
         Args:
             images: images in any form that `fit` takes; those of a folder are sorted by path.
             skip_bad: skip unreadable files with a warning; `predict_table` then names the images of the answers.
-            adapt: the images are those of one site; classify them together (docs/new-site.md).
+            adapt: the images are those of one site; classify them together (docs/guide/new-site.md).
 
         Returns:
             Labels [N], of the type that `fit` was given.
@@ -275,7 +275,7 @@ class ProUD:
         sets: Literal["lac", "aps"] = "lac",
         adapt: bool = False,
     ) -> dict[str, np.ndarray]:
-        """All answers about each image, in the order of `predict`. What they mean: docs/trust.md.
+        """All answers about each image, in the order of `predict`. What they mean: docs/guide/trust.md.
 
         Args:
             images: as in `predict`.

@@ -1,4 +1,4 @@
-"""docs/methods.md: its example is run as it stands there, and it explains every setting of the methods."""
+"""docs/methods/index.md: its example is run as it stands there, and it explains every setting of the methods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proud.methods.base import MethodConfig
 from proud.training.run import train
 from toy import toy_run, toy_settings, toy_task
 
-PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+PAGE = Path(__file__).parents[2] / "docs" / "methods" / "index.md"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def ninth(monkeypatch: pytest.MonkeyPatch) -> str:
     assert len(source.splitlines()) <= 45
     module = ModuleType("proud.methods.entropy")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(source, "docs/methods.md", "exec"), module.__dict__)
+    exec(compile(source, "docs/methods/index.md", "exec"), module.__dict__)
     for name, entry in eval("{" + line + "}").items():
         monkeypatch.setitem(METHODS, name, entry)
     return "entropy"

@@ -35,7 +35,7 @@ from toy import write_folders
 
 CLASSES = ("cat", "=dog", "two\nlines", "ünï", "e")
 SHAPES = ((1, 45, 61), (3, 130, 40), (2, 36, 36), (1, 7, 90))
-DOCS = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "guide" / "deploying.md").read_text(encoding="utf-8")
 
 
 def save_model(folder: Path, network: str, square: Any = "middle", own_share: float = 0.0) -> Path:

@@ -1,4 +1,4 @@
-"""How much of `make soak` the ordinary tests do. docs/reliability.md shows it."""
+"""How much of `make soak` the ordinary tests do. docs/internals/reliability.md shows it."""
 
 from __future__ import annotations
 

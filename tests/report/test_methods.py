@@ -24,7 +24,7 @@ from proud.tensors import check_arrays
 from report.conftest import HOSTILE
 
 SHORT = "--epochs 3 --pretrain-epochs 1 --size 16 --batch-size 30 --views 1 --threads 1 --device cpu --quiet"
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "report.md"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "guide" / "report.md"
 
 
 def sources(runs: Path) -> dict[str, RunSource]:
@@ -129,7 +129,7 @@ def test_units_are_named(page: Path) -> None:
 
 @pytest.mark.usefixtures("without_figures")
 def test_the_documented_commands_for_the_figures_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of docs/report.md, shortened and on a few of the built-in images."""
+    """The commands of docs/guide/report.md, shortened and on a few of the built-in images."""
     monkeypatch.setattr(embedded, "PER_CLASS", 3)
     embedded.load_embedded.cache_clear()
     text = DOCUMENTED.read_text(encoding="utf-8")

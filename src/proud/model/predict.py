@@ -77,7 +77,7 @@ class Model:
 
         They are calibrated if the model was trained with enough validation images (see `trust.calibration()`). With
         `skip_bad`, unreadable files are skipped with a warning; `predict_table` names the images of the answers. With
-        `adapt`, the images are those of one site and are classified together (docs/new-site.md).
+        `adapt`, the images are those of one site and are classified together (docs/guide/new-site.md).
         """
         temperature = self.trust.temperature if self.trust else 1.0
         if adapt:
