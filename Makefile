@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-oldest test-newest soak planted lock licences setup setup-dev lint clean
+.PHONY: demo test test-slow test-oldest test-newest soak planted lock licences setup setup-dev lint docs clean
 
 demo: setup
 	$(BIN)/proud demo
 
-test: setup-dev lint
+test: setup-dev lint docs
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: setup-dev
@@ -41,6 +41,10 @@ lint: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the site, build/site/index.html: a broken link, an unknown reference or a missing docstring is an error
+docs: setup-dev
+	$(BIN)/python -m sphinx -W --keep-going -n -q -E docs build/site
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
