@@ -51,6 +51,7 @@ def test_the_demo_compares_both_methods_and_suggests_the_next_command(
     assert (out / "report.html").resolve().as_uri() in output
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "pen labeled, street unseen" in page and "proud" in page
+    assert all(word in page for word in ("Adapting to the unseen site", "image by image", "all images together"))
 
 
 @pytest.mark.usefixtures("hardly_any_training", "without_figures")

@@ -18,6 +18,7 @@ from proud.files import json_file, part_name
 from proud.held import PART, HeldFolder
 from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_files, panel_png
+from proud.report.formats import PlainTable
 from proud.report.run_tables import audited_accuracy, images_of
 from proud.report.sections import Block, Section, TableBlock, make_sections
 from proud.report.sources import BenchSource, RunSource, read_sources
@@ -52,12 +53,17 @@ OUTLINES = {
 
 
 def write_report(
-    paths: Sequence[Path], out: Path, *, overwrite: bool = False, progress: Callable[[str], None] = lambda text: None
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    overwrite: bool = False,
+    more_results: Sequence[PlainTable] = (),
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Read runs and benches, write the page and its files; returns the path of the page."""
     files = ReportFiles(out, overwrite)
     runs, benches = read_sources(paths)
-    sections = make_sections(runs, benches, progress)
+    sections = make_sections(runs, benches, progress, more_results)
     progress("figures")
     context = {
         "title": title_of(runs, benches),

@@ -86,13 +86,17 @@ class Section:
 
 
 def make_sections(
-    runs: Sequence[RunSource], benches: Sequence[BenchSource], progress: Callable[[str], None]
+    runs: Sequence[RunSource],
+    benches: Sequence[BenchSource],
+    progress: Callable[[str], None],
+    more_results: Sequence[PlainTable] = (),
 ) -> list[Section]:
     """Empty sections are left out."""
     progress("tables and curves")
+    results = [*_run_results(runs), *_tables("more", more_results), *_bench_results(benches)]
     sections = [
         Section("data", "Data", "", [*_tables("domains", domain_tables(runs))]),
-        Section("results", "Results", "", [*_run_results(runs), *_bench_results(benches)]),
+        Section("results", "Results", "", results),
         Section("classes", "Classes", "", [*_tables("recall", recall_tables(runs))]),
         _sites(runs),
         _curves(runs),
