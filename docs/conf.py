@@ -19,7 +19,7 @@ exclude_patterns = ["_*", "images/README.md"]
 
 # ---- pages
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["dollarmath", "attrs_block"]
 myst_heading_anchors = 4  # links to headings are checked
 myst_dmath_double_inline = True
 suppress_warnings = ["myst.header"]  # a page may start with ## below a generated part
@@ -29,9 +29,12 @@ suppress_warnings = ["myst.header"]  # a page may start with ## below a generate
 napoleon_numpy_docstring = False
 napoleon_preprocess_types = False
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the signature and the docstring name them
+autoclass_content = "both"  # and the docstring of the constructor
+autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-nitpick_ignore_regex = [(r"py:.*", r"(torch|np|numpy|pathlib|collections|typing|PIL)\b.*")]  # documented elsewhere
+default_role = "code"  # in docstrings, as in Markdown
+python_use_unqualified_type_names = True
+nitpick_ignore_regex = [(r"py:class", r"(torch|numpy|pathlib|collections)\..*")]  # documented elsewhere
 
 # ---- looks
 

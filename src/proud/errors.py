@@ -8,4 +8,7 @@ class Stopped(Exception):
 
 
 class UserError(Exception):
-    """Shown by the command line as one message without a traceback."""
+    """The input or a setting cannot be used; the message says what is wrong, where, and what to do.
+
+    The command line shows it without a traceback.
+    """

@@ -48,9 +48,9 @@ from proud.trust.fitted import promises_of
 class ProUD:
     """Learns from one labeled domain and several unlabeled ones; classifies images of domains it has never seen.
 
-    Attributes, once fitted:
-        classes_: the labels, in the order of the columns of `predict_proba`.
-        model_: the network with its input format, calibration and prototypes.
+    Attributes:
+        classes_: once fitted, the labels, in the order of the columns of `predict_proba`.
+        model_: the network with its input format, calibration and prototypes: a `Model`.
         history_: one record per epoch.
         result_: the scores, as in result.json.
         pseudo_labels_: per unlabeled domain, arrays `path` (for images in memory, `row`), `label`, `uncertainty`.
@@ -85,9 +85,33 @@ class ProUD:
     # ---- parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters of the constructor, as scikit-learn's tools expect them.
+
+        Args:
+            deep: no parameter is an estimator, so it changes nothing.
+
+        Returns:
+            Name → value.
+
+        Example:
+            >>> ProUD(epochs=20).get_params()["epochs"]
+            20
+        """
         return {name: getattr(self, name) for name in own_parameters()} | self.settings
 
     def set_params(self, **params: Any) -> Self:
+        """Change parameters before the next `fit`.
+
+        Args:
+            **params: as in the constructor.
+
+        Returns:
+            The estimator itself.
+
+        Example:
+            >>> ProUD().set_params(epochs=20)
+            ProUD(epochs=20)
+        """
         for name, value in params.items():
             if name in own_parameters():
                 setattr(self, name, value)
@@ -286,9 +310,9 @@ class ProUD:
             adapt: as in `predict`.
 
         Returns:
-            Columns: `path` (for images in memory, `row`), `label`, `confidence` and, if the model has them, `set` (a
-            tuple of labels by falling probability) and `abstain` (True or False). With `adapt`, `plain` is the label
-            without it.
+            The columns `path` (for images in memory, `row`), `label`, `confidence` and, if the model has them, `set`
+            (a tuple of labels by falling probability) and `abstain` (True or False). With `adapt`, `plain` is the
+            label without it.
 
         Example:
             >>> pandas.DataFrame(model.predict_table("new_images"))
@@ -337,6 +361,21 @@ class ProUD:
         """A fitted `ProUD` from the folder of a saved model or of a run, or from `OWNER/NAME` on a model hub.
 
         Only JSON and safetensors are read, and nothing in them is executed. It can predict, score and save.
+
+        Args:
+            name: the folder, or the name on the hub (which needs the package huggingface_hub).
+            device: "auto", "cpu", "cuda" or "cuda:N".
+            revision: a branch, tag or commit of the hub's repository; None is its default branch.
+
+        Returns:
+            A fitted estimator.
+
+        Raises:
+            UserError: there is no such model, or its files are damaged.
+
+        Example:
+            >>> ProUD.from_pretrained("mine").predict("new_images")
+            array(['five', 'five', 'one', 'one'], dtype='<U4')
         """
         model = load_model(find_model(name, revision), device)
         made = cls(str(model.config.get("method", RunConfig.method)), device=device)

@@ -41,7 +41,22 @@ BROKEN = (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeEr
 
 
 def load_model(folder: Path | str, device: str = "auto") -> Model:
-    """A model from a run's folder, its `model` folder or `ProUD.save`; nothing in the files is ever executed."""
+    """A saved model. Only JSON and safetensors are read, and nothing in them is ever executed.
+
+    Args:
+        folder: the folder of a finished run, its `model` folder, or one that `ProUD.save` wrote.
+        device: where to compute: "auto" (CUDA if available), "cpu", "cuda" or "cuda:N".
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: there is no model, or its files are damaged; the message says which.
+
+    Example:
+        >>> proud.load("runs/x").predict("new_images")
+        array(['five', 'five', 'one', 'one'], dtype='<U4')
+    """
     folder = Path(folder)
     if folder.is_file():
         raise UserError(f"{folder} is a file: a model is a folder with {WEIGHTS} and {DESCRIPTION}.")

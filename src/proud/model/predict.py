@@ -36,8 +36,18 @@ from proud.trust.fitted import Trust
 
 
 class Model:
-    """A trained network with its classes and input format and, if training saved them, its calibration (`trust`),
-    the prototypes of its classes and its model card."""
+    """A trained network with all that is needed to use it. `proud.load` reads one; `ProUD.model_` is one.
+
+    Attributes:
+        classes: the names of the classes, in the order of the columns of `predict_proba`.
+        spec: name and input format of the network.
+        config: the settings of the run that trained it.
+        trust: calibration, prediction sets and abstention; None without validation images.
+        prototypes: those of the classes, if the method has them.
+        warnings: what training warned about.
+        card: the model card, as Markdown.
+        max_pixels: largest image that is read, in millions of pixels.
+    """
 
     def __init__(
         self,
@@ -55,7 +65,6 @@ class Model:
         self.spec, self.classes, self.config, self.device = spec, classes, config, device
         self.trust, self.prototypes, self.warnings, self.card = trust, prototypes, warnings, card
         self.max_pixels = MAX_PIXELS
-        """of an image that is read, in millions"""
 
     @property
     def pixels(self) -> PixelFormat:
@@ -72,12 +81,20 @@ class Model:
         return features.cpu(), logits.cpu()
 
     def predict_proba(self, images: Any, skip_bad: bool = False, adapt: bool = False) -> np.ndarray:
-        """Class probabilities [N, K] of uint8 arrays, a list of images (arrays or PIL images, of any size), files, or
-        all images of a folder (in `find_images` order).
+        """The probability of each class.
 
-        They are calibrated if the model was trained with enough validation images (see `trust.calibration()`). With
-        `skip_bad`, unreadable files are skipped with a warning; `predict_table` names the images of the answers. With
-        `adapt`, the images are those of one site and are classified together (docs/guide/new-site.md).
+        Args:
+            images: a folder; files; a CSV file or DataFrame; uint8 arrays or PIL images; a dataset. Those of a folder
+                are sorted by path.
+            skip_bad: skip unreadable files with a warning; `predict_table` names the images of the answers.
+            adapt: the images are those of one site; classify them together.
+
+        Returns:
+            Probabilities [N, K]; calibrated if there were enough validation images (`trust.calibration()` says so).
+
+        Example:
+            >>> proud.load("mine").predict_proba("new_images").shape
+            (4, 2)
         """
         temperature = self.trust.temperature if self.trust else 1.0
         if adapt:
@@ -86,7 +103,20 @@ class Model:
         return torch.cat([probabilities(self.logits(pixels), temperature) for _, pixels in pieces]).float().numpy()
 
     def predict(self, images: Any, skip_bad: bool = False, adapt: bool = False) -> np.ndarray:
-        """Class names [N]."""
+        """The class of each image.
+
+        Args:
+            images: as in `predict_proba`.
+            skip_bad: as in `predict_proba`.
+            adapt: as in `predict_proba`.
+
+        Returns:
+            Names of classes [N].
+
+        Example:
+            >>> proud.load("mine").predict("new_images")
+            array(['five', 'five', 'one', 'one'], dtype='<U4')
+        """
         return np.array(self.classes)[self.predict_proba(images, skip_bad, adapt).argmax(1)]
 
     def predict_table(
@@ -98,9 +128,25 @@ class Model:
         sets: Score = "lac",
         adapt: bool = False,
     ) -> dict[str, np.ndarray]:
-        """The columns of predictions.csv, in the order of `predict`: `path` (for arrays, `row`), `label`, `confidence`
-        and, if the model has them, `set` (a tuple of labels by falling probability) and `abstain` (True or False).
-        With `adapt`, `plain` is the label without it."""
+        """All answers about each image, in the order of `predict`: the columns of predictions.csv.
+
+        Args:
+            images: as in `predict_proba`.
+            skip_bad: as in `predict_proba`.
+            coverage: share of prediction sets that contain the true class, on new images of the labeled domain.
+            risk: abstain so that at most this share of the answers is wrong, on new images of the labeled domain.
+            sets: kind of prediction sets: the smallest ("lac"), or adaptive to each image ("aps").
+            adapt: as in `predict_proba`.
+
+        Returns:
+            The columns `path` (for images in memory, `row`), `label`, `confidence` and, if the model has them, `set`
+            (a tuple of labels by falling probability) and `abstain` (True or False). With `adapt`, `plain` is the
+            label without it.
+
+        Example:
+            >>> list(proud.load("mine").predict_table("new_images"))
+            ['path', 'label', 'confidence', 'set', 'abstain']
+        """
         options = AnswerOptions(coverage, risk, sets)
         return answer_table(self, images, np.array(self.classes), options, skip_bad, adapt)
 
@@ -123,7 +169,15 @@ class Model:
     def save(self, folder: Path | str, overwrite: bool = False) -> None:
         """Write the model to a folder of its own, for `proud.load` and `proud predict`.
 
-        With `overwrite`, a model in that folder is replaced; other files are never touched.
+        Args:
+            folder: a new folder.
+            overwrite: replace a model in that folder; other files are never touched.
+
+        Raises:
+            UserError: the folder holds something else, or a model that is not to be replaced.
+
+        Example:
+            >>> proud.load("runs/x").save("elsewhere")
         """
         folder = Path(folder)
         there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()

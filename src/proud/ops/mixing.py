@@ -76,7 +76,7 @@ def sample_match(labels: Tensor, index: ClassIndex, uniform: Tensor) -> Tensor:
 
 
 def mixup(features: Tensor, partner: Tensor, ratio: Tensor, among: Tensor | None = None) -> Tensor:
-    """Feature mixup: ratio z + (1 - ratio) z[partner], or `among`[partner] if given. [N,d], [N] -> [N,d]."""
+    """Feature mixup: ratio z + (1 - ratio) z[partner], or among[partner] if given. [N,d], [N] -> [N,d]."""
     partners = (features if among is None else among)[partner]
     return torch.lerp(partners, features, per_sample(ratio.to(features.dtype), features))
 
