@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from statistics import fmean
+from functools import partial
 from typing import Any
 
+from accuracy_tables import averages, measured, results, short
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
 from soak_tables import (
     damage_table,
@@ -28,8 +29,7 @@ from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
 from web_tables import report_text, web_table
 
-from proud.report.formats import markdown
-from proud.report.tables import ABLATION, ABLATION_CELLS, epochs, make_tables
+from proud.methods import METHODS, method_class
 
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -176,78 +176,15 @@ def said(value: float | dict[str, float]) -> str:
     return f"{value['all']:.1e} (first epoch {value['first']:.1e})"
 
 
-def results(bench: str) -> str:
-    """The paper's table with our rows."""
-    rows = read(f"{bench}.jsonl")
-    made = "\n".join(markdown(each) for each in make_tables(bench, rows))
-    return f"{made}\n`benchmarks/results/{bench}.jsonl`, {len(rows)} runs.\n"
-
-
-def averages() -> str:
-    """Complete rows only: Avg over the 12 combinations, with the two best published methods."""
-    rows = []
-    for bench in ("pacs", "digits-dg"):
-        runs = read(f"{bench}.jsonl")
-        (whole, *_) = make_tables(bench, runs)
-        for line in whole.lines:
-            if line.summary.complete and (not line.published or line.label.startswith(("ProUD", "EID"))):
-                worst = min(cell.mean for cell in line.summary.cells if cell is not None)
-                own = [run for run in runs if f"{run['method']} (ours)" == line.label]
-                length = epochs(own).removesuffix(" epochs") if own else "–"
-                rows.append([whole.title, line.label, length, f"{line.average:.1f}", f"{line.std:.1f}", f"{worst:.1f}"])
-    return table(["data", "method", "epochs", "Avg", "Std", "worst"], rows)
-
-
-def bars() -> str:
-    """Measured accuracy against the targets."""
-    (pacs, ablation), (digits,) = (make_tables(bench, read(f"{bench}.jsonl")) for bench in ("pacs", "digits-dg"))
-    parts = {
-        name: next(line.summary for line in ablation.lines if line.label == f"{name} Diff. (ours)") for name in ABLATION
-    }
-    changes = {name: summary.average_over(ABLATION_CELLS) or 0 for name, summary in parts.items()}
-    plus, floor = (
-        next(line.summary for line in digits.lines if line.label == f"{name} (ours)")
-        for name in ("proud-plus", "erm-noisemix")
-    )
-    cells = {c: (a.mean, b.mean) for c, a, b in zip(plus.combos, plus.cells, floor.cells, strict=True) if a and b}
-    gaps = {f"{digits.short[c[0]]}•/{digits.short[c[1]]}*": ours - theirs for c, (ours, theirs) in cells.items()}
-    lowest = min(gaps, key=lambda name: gaps[name])
-    six = [ours for combo, (ours, _) in cells.items() if "syn" not in combo]
-    best = max(
-        line.summary.average or 0
-        for line in pacs.lines
-        if line.summary.complete and line.label in ("proud (ours)", "proud-plus (ours)")
-    )
-    gap = (plus.average or 0) - (floor.average or 0)
-    rows = [
-        ["PACS, Avg of `proud` or `proud-plus`", f"{best:.1f}", "≥ 75.1", "met" if best >= 75.1 else "**missed**"],
-        *(
-            [f"PACS, {ABLATION[name]}, three cells", f"{change:+.1f}", "lower", "met" if change < 0 else "**missed**"]
-            for name, change in changes.items()
-        ),
-        ["Digits-DG, `proud-plus` above `erm-noisemix`", f"{gap:.1f}", "≥ 10", "met" if gap >= 10 else "**missed**"],
-        [
-            f"the same in its lowest cell ({lowest})",
-            f"{gaps[lowest]:+.1f}",
-            "≥ −1",
-            "met" if gaps[lowest] >= -1 else "**missed**",
-        ],
-        [
-            "Avg of the six cells without SYN as labeled or test domain (stretch)",
-            f"{fmean(six):.1f}",
-            "≥ 71.9",
-            "met" if fmean(six) >= 71.9 else "–",
-        ],
-    ]
-    return table(["measure", "measured", "target", ""], rows)
-
-
 def small_sizes() -> Any:
     sys.path.insert(0, str(ROOT / "tests" / "reliability"))
     import sizes
 
     return sizes
 
+
+FAMILIES = list({method_class(name): name for name in reversed(METHODS)}.values())
+"""the first name of each method"""
 
 TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
@@ -257,8 +194,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "estimates": estimates,
     "pacs": lambda: results("pacs"),
     "digits-dg": lambda: results("digits-dg"),
+    "short": short,
     "averages": averages,
-    "bars": bars,
+    **{f"measured-{name}": partial(measured, name) for name in FAMILIES},
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),
     "site-accuracy": lambda: site_accuracy_table(read("site_accuracy.json")),

@@ -38,7 +38,7 @@ SETTINGS = {"batch_size": 8, "pretrain_epochs": 3}
     ],
 )
 def test_images_are_counted(method: str, main: float) -> None:
-    """As the tables of docs/methods/index.md say."""
+    """As the tables of docs/methods/baselines.md say."""
     assert images_per_batch_image(method, SETTINGS)["main"] == main
 
 

@@ -13,7 +13,7 @@ import pytest
 from proud.bench.results import read_rows
 from proud.report.tables import write_tables
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_tables_are_up_to_date() -> None:

@@ -1,0 +1,79 @@
+"""Tables of accuracy as Markdown, from results files; `benchmarks/docs_tables.py` fills them in."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from table_text import read, table
+
+from proud.methods import METHODS, method_class
+from proud.report.formats import markdown
+from proud.report.published import PUBLISHED_METHODS
+from proud.report.tables import Line, ResultTable, epochs, make_tables
+
+BENCHES = ("pacs", "digits-dg")
+SHORT = ("EID (published)", "ProUD (published)", "erm (ours)", "proud (ours)", "proud-plus (ours)")
+"""rows of the README's table"""
+
+
+@cache
+def whole(bench: str) -> ResultTable:
+    """The main table of a benchmark."""
+    return make_tables(bench, read(f"{bench}.jsonl"))[0]
+
+
+def results(bench: str) -> str:
+    """The paper's table with our rows."""
+    rows = read(f"{bench}.jsonl")
+    made = "\n".join(markdown(each) for each in make_tables(bench, rows))
+    return f"{made}\n`benchmarks/results/{bench}.jsonl`, {len(rows)} runs.\n"
+
+
+def short() -> str:
+    """Average and lowest cell of a few methods."""
+    lines = {bench: {line.label: line for line in whole(bench).lines} for bench in BENCHES}
+    rows = [[label, *(average_and_worst(lines[bench][label]) for bench in BENCHES)] for label in SHORT]
+    return table(["method", *(whole(bench).title for bench in BENCHES)], rows)
+
+
+def average_and_worst(line: Line) -> str:
+    assert line.summary.complete and line.summary.worst and line.average is not None, line.label
+    return f"{line.average:.1f} (lowest {line.summary.worst[1]:.1f})"
+
+
+def averages() -> str:
+    """All complete rows, with the two best published methods."""
+    rows = []
+    for bench in BENCHES:
+        runs = read(f"{bench}.jsonl")
+        for line in whole(bench).lines:
+            if line.summary.complete and (not line.published or line.label.startswith(("ProUD", "EID"))):
+                own = [run for run in runs if f"{run['method']} (ours)" == line.label]
+                length = epochs(own).removesuffix(" epochs") if own else "–"
+                rows.append([whole(bench).title, line.label, length, *numbers(line)])
+    return table(["data", "method", "epochs", "Avg", "Std", "worst"], rows)
+
+
+def numbers(line: Line) -> list[str]:
+    """Avg, Std and the lowest cell."""
+    worst = line.summary.worst
+    return [f"{value:.1f}" for value in (line.average, line.std, worst and worst[1]) if value is not None]
+
+
+def measured(name: str) -> str:
+    """A method and its variants, beside the published row of the same combinations."""
+    family = [each for each in METHODS if method_class(each) is method_class(name)]
+    rows = []
+    for bench in BENCHES:
+        lines = {line.label: line for line in whole(bench).lines}
+        for method in family:
+            line = lines.get(f"{method} (ours)")
+            if line is None:
+                continue
+            present = line.summary.present
+            published = lines.get(f"{PUBLISHED_METHODS.get(method)} (published)")
+            theirs = published.summary.average_over(present) if published else None
+            cells = f"{len(present)} of {len(line.summary.combos)}"
+            rows.append([whole(bench).title, f"`{method}`", cells, *numbers(line), f"{theirs:.1f}" if theirs else "–"])
+    header = ["data", "method", "combinations", "Avg", "Std", "worst", "published Avg, same combinations"]
+    return table(header, rows) + "".join(f"\n`benchmarks/results/{bench}.jsonl`\n" for bench in BENCHES)

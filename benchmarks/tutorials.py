@@ -1,0 +1,76 @@
+"""Run the tutorials on the built-in set and keep what they print: `python benchmarks/tutorials.py`.
+
+A tutorial is a script with cells, `# %%` for code and `# %% [markdown]` for text, which editors open as a notebook, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from table_text import RESULTS, ROOT, read, source, this_command
+
+from proud.files import write_json
+from proud.machine import environment
+
+FOLDER = ROOT / "docs" / "tutorials"
+TUTORIALS = ("own_folders", "comparing_methods", "adding_a_method")
+
+
+def cells(name: str) -> list[tuple[str, str]]:
+    """("text" or "code", its content) of each cell."""
+    found = []
+    for cell in (FOLDER / f"{name}.py").read_text(encoding="utf-8").split("# %%")[1:]:
+        head, _, body = cell.partition("\n")
+        if head.strip() == "[markdown]":
+            lines = [line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines()]
+            found.append(("text", "\n".join(lines)))
+        else:
+            found.append(("code", body.strip()))
+    return found
+
+
+def run(name: str) -> list[str]:
+    """What each code cell prints; files are written to the current folder."""
+    module = ModuleType(name)
+    sys.modules[name] = module
+    printed = []
+    for kind, text in cells(name):
+        if kind == "code":
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(text, f"{name}.py", "exec"), module.__dict__)
+            printed.append(out.getvalue())
+    return printed
+
+
+def page(name: str) -> str:
+    """Text, code and output as Markdown."""
+    stored = read("tutorials.json")
+    outputs = iter(stored["printed"][name])
+    parts = []
+    for kind, text in cells(name):
+        if kind == "text":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        if output := next(outputs):
+            parts.append(f"```text\n{output.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n" + source("tutorials.json", stored)
+
+
+def main() -> None:
+    printed = {}
+    for name in TUTORIALS:
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            printed[name] = run(name)
+    about = environment(torch.device("cpu"))
+    write_json(RESULTS / "tutorials.json", {"printed": printed, "command": this_command(), **about})
+
+
+if __name__ == "__main__":
+    main()

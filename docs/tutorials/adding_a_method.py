@@ -1,0 +1,66 @@
+# %% [markdown]
+# A method is a class with its settings and its losses. The loop does the rest: batches, optimizer steps, checkpoints, resuming,
+# records, evaluation. This one is entropy minimisation (Grandvalet and Bengio, 2004): cross-entropy on labeled images, plus the weighted
+# entropy of the predictions on unlabeled ones.
+
+# %%
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proud.config import NotNegative
+from proud.methods.base import Method, MethodConfig
+from proud.randomness import Draw
+
+
+@dataclass(frozen=True)
+class EntropyConfig(MethodConfig):
+    entropy_weight: NotNegative = 0.1
+    """weight of the entropy of predictions on unlabeled images"""
+
+
+class Entropy(Method):
+    Config = EntropyConfig
+
+    def draws(self, stage):
+        other = Draw((self.config.batch_size, self.views.uniforms), sample_dim=0)
+        return self.labeled_draws(noisemix=False) | {"other": other}
+
+    def losses(self, stage, rows, draws):
+        supervised = self.labeled_loss(rows["labeled"], draws, noisemix=False)
+        if stage.name == "pretrain":
+            return {"loss": supervised}
+        x = self.views.training(self.context.unlabeled.take(rows["unlabeled"]), draws["other"])
+        with self.context.autocast():
+            _, logits = self.net(x)
+        p = logits.float().softmax(1)
+        entropy = -(p * p.clamp_min(1e-12).log()).sum(1).mean()
+        return {"loss": supervised + self.config.entropy_weight * entropy, "entropy": entropy}
+
+
+# %% [markdown]
+# `draws` names the random numbers of a step; the loop makes them from the seed, so that a run resumes bit for bit. `losses` is the
+# forward pass; it never waits for the device, so on a GPU the whole step is one CUDA graph. The rules:
+# [adding a method](../internals/adding.md).
+#
+# One line makes it known, and its setting is a parameter like any other:
+
+# %%
+from proud.methods import METHODS
+
+METHODS["entropy"] = (f"{__name__}:Entropy", {})
+
+from proud import ProUD
+from proud.data.embedded import load_embedded
+
+sites = load_embedded()
+quick = {"size": 16, "epochs": 5, "pretrain_epochs": 20, "batch_size": 64, "lr": 0.03, "device": "cpu", "verbose": False}
+for weight in (0.0, 0.1, 0.3):
+    model = ProUD("entropy", entropy_weight=weight, seed=1, **quick)
+    model.fit(sites["pen"], unlabeled={name: sites[name][0] for name in ("texture", "print")}, test=sites["street"])
+    last = model.history_[-1]["losses"]
+    print(f"weight {weight}: entropy {last['entropy']:.2f}, accuracy on street {100 * model.result_['test_accuracy']:.1f} %")
+
+# %% [markdown]
+# The entropy falls with its weight, which shows that the loss works. Whether the accuracy rises is another question, and one run does not
+# answer it: [comparing methods](comparing-methods.md).
