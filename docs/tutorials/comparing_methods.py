@@ -13,14 +13,14 @@ from statistics import fmean, stdev
 from proud import ProUD
 from proud.data.embedded import load_embedded
 
-sites = {name: (images, labels) for name, (images, labels) in load_embedded().items()}
+sites = {name: (images[::2], labels[::2]) for name, (images, labels) in load_embedded().items()}
 unlabeled = {name: sites[name][0] for name in ("texture", "print")}
-quick = {"size": 16, "pretrain_epochs": 20, "batch_size": 64, "lr": 0.03, "device": "cpu", "verbose": False}
+quick = {"size": 16, "batch_size": 32, "lr": 0.03, "device": "cpu", "verbose": False}
 
 
-def accuracy(method: str, epochs: int, seed: int) -> float:
+def accuracy(method: str, seed: int, epochs: int) -> float:
     """On street, in %: the mean of the last five epochs, so that no epoch is chosen."""
-    model = ProUD(method, epochs=epochs, seed=seed, **quick)
+    model = ProUD(method, seed=seed, epochs=epochs, pretrain_epochs=40, **quick)
     model.fit(sites["pen"], unlabeled=unlabeled, test=sites["street"])
     return 100 * model.result_["test_accuracy"]
 
@@ -29,7 +29,7 @@ def accuracy(method: str, epochs: int, seed: int) -> float:
 # An epoch of `proud-plus` is one pass over the unlabeled images, an epoch of `erm` one over the labeled ones, so `erm` gets more of them.
 
 # %%
-pairs = [(accuracy("erm", 30, seed), accuracy("proud-plus", 5, seed)) for seed in (1, 2, 3)]
+pairs = [(accuracy("erm", seed, epochs=50), accuracy("proud-plus", seed, epochs=10)) for seed in (1, 2, 3)]
 for seed, (source_only, ours) in enumerate(pairs, 1):
     print(f"seed {seed}: erm {source_only:.1f} %, proud-plus {ours:.1f} %, difference {ours - source_only:+.1f}")
 
