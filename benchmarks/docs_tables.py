@@ -27,6 +27,7 @@ from soak_tables import (
 )
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
+from tutorials import TUTORIALS, page
 from web_tables import report_text, web_table
 
 from proud.methods import METHODS, method_class
@@ -67,6 +68,16 @@ def speed() -> str:
     header = ["measure", "measured", "target", "stretch target", ""]
     files = {"digits": digits, "digits-plus": plus, "pacs": pacs}
     return table(header, rows) + words + "".join(source(f"speed-{name}.json", found) for name, found in files.items())
+
+
+def speed_line() -> str:
+    """For the README."""
+    digits, pacs = (read(f"speed-{name}.json") for name in ("digits", "pacs"))
+    return (
+        f"Speed on one {digits['device'].removeprefix('cuda: ')}: {pacs['fast']['images_per_s']:,.0f} images per second "
+        f"through training at 224 px (PACS, ResNet-18), {digits['fast']['images_per_s']:,.0f} at 32 px; all 36 runs of "
+        f"the Digits-DG table in {digits['table_minutes']:.0f} minutes ([speed](docs/internals/speed.md)).\n"
+    )
 
 
 def speed_full() -> str:
@@ -188,6 +199,7 @@ FAMILIES = list({method_class(name): name for name in reversed(METHODS)}.values(
 
 TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
+    "speed-line": speed_line,
     "speed-full": speed_full,
     "nccl": nccl,
     "scalability": scalability,
@@ -218,6 +230,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "export": export,
     "ranks": lambda: ranks_table(read("ranks.json")),
     "large-data": lambda: large_data_table(read("large_data.json")),
+    **{f"tutorial-{name.replace('_', '-')}": partial(page, name) for name in TUTORIALS},
     "web": lambda: web_table(read("web.json")),
     "report-time": lambda: report_text(read("report.json")),
 }

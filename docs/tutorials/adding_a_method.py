@@ -56,10 +56,12 @@ from proud.data.embedded import load_embedded
 sites = {name: (images[::2], labels[::2]) for name, (images, labels) in load_embedded().items()}
 quick = {"size": 16, "batch_size": 32, "lr": 0.03, "seed": 1, "device": "cpu", "verbose": False}
 for weight in (0.0, 0.3):
-    model = ProUD("entropy", entropy_weight=weight, epochs=10, pretrain_epochs=40, **quick)
+    model = ProUD("entropy", entropy_weight=weight, epochs=5, pretrain_epochs=25, **quick)
     model.fit(sites["pen"], unlabeled={name: sites[name][0] for name in ("texture", "print")}, test=sites["street"])
     last = model.history_[-1]["losses"]
-    print(f"weight {weight}: entropy {last['entropy']:.2f}, accuracy on street {100 * model.result_['test_accuracy']:.1f} %")
+    print(
+        f"weight {weight}: entropy {last['entropy']:.2f}, accuracy on street {100 * model.result_['test_accuracy']:.1f} %"
+    )
 
 # %% [markdown]
 # The entropy falls with its weight, which shows that the loss works. Whether the accuracy rises is another question, and one run does not

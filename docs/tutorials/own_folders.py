@@ -26,7 +26,7 @@ print(*sorted(str(path) for path in Path("sites").glob("*/*"))[:3], "...", sep="
 # %%
 from proud import ProUD
 
-model = ProUD(size=16, epochs=10, pretrain_epochs=40, batch_size=32, lr=0.03, seed=1, device="cpu", verbose=False)
+model = ProUD(size=16, epochs=5, pretrain_epochs=25, batch_size=32, lr=0.03, seed=1, device="cpu", verbose=False)
 model.fit(labeled="sites/pen", unlabeled=["sites/texture", "sites/print"])
 print(model)
 

@@ -33,7 +33,11 @@ def tutorials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def shortened(code: str) -> str:
-    return re.sub(r"epochs=\d+", "epochs=1", code).replace("[::2]", "[::8]").replace("range(0, 200, 40)", "range(0, 50, 10)")
+    return (
+        re.sub(r"epochs=\d+", "epochs=1", code)
+        .replace("[::2]", "[::8]")
+        .replace("range(0, 200, 40)", "range(0, 50, 10)")
+    )
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # about networks that have learned nothing yet
@@ -49,4 +53,6 @@ def test_a_tutorial_prints_what_its_page_shows(tutorials, name: str) -> None:
 def test_all_tutorials_have_a_page(tutorials) -> None:
     names = {path.stem for path in tutorials.FOLDER.glob("*.py")}
     assert names == set(tutorials.TUTORIALS)
-    assert {name.replace("_", "-") for name in names} == {path.stem for path in tutorials.FOLDER.glob("*.md")} - {"index"}
+    assert {name.replace("_", "-") for name in names} == {path.stem for path in tutorials.FOLDER.glob("*.md")} - {
+        "index"
+    }
