@@ -74,7 +74,7 @@ def speed_line() -> str:
     """For the README."""
     digits, pacs = (read(f"speed-{name}.json") for name in ("digits", "pacs"))
     return (
-        f"Speed on one {digits['device'].removeprefix('cuda: ')}: {pacs['fast']['images_per_s']:,.0f} images per second "
+        f"Speed on one {digits['device'].removeprefix('cuda: ')}: {pacs['fast']['images_per_s']:,.0f} images a second "
         f"through training at 224 px (PACS, ResNet-18), {digits['fast']['images_per_s']:,.0f} at 32 px; all 36 runs of "
         f"the Digits-DG table in {digits['table_minutes']:.0f} minutes ([speed](docs/internals/speed.md)).\n"
     )

@@ -1,6 +1,6 @@
 """Run the tutorials on the built-in set and keep what they print: `python benchmarks/tutorials.py`.
 
-A tutorial is a script with cells, `# %%` for code and `# %% [markdown]` for text, which editors open as a notebook, too.
+A tutorial is a script with cells, `# %%` for code and `# %% [markdown]` for text: editors open it as a notebook.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import io
 import sys
 import tempfile
-from pathlib import Path
 from types import ModuleType
 
 import torch

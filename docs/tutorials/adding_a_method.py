@@ -1,7 +1,7 @@
 # %% [markdown]
-# A method is a class with its settings and its losses. The loop does the rest: batches, optimizer steps, checkpoints, resuming,
-# records, evaluation. This one is entropy minimisation (Grandvalet and Bengio, 2004): cross-entropy on labeled images, plus the weighted
-# entropy of the predictions on unlabeled ones.
+# A method is a class with its settings and its losses. The loop does the rest: batches, optimizer steps, checkpoints,
+# resuming, records, evaluation. This one is entropy minimisation (Grandvalet and Bengio, 2004): cross-entropy on
+# labeled images, plus the weighted entropy of the predictions on unlabeled ones.
 
 # %%
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Entropy(Method):
 
 
 # %% [markdown]
-# `draws` names the random numbers of a step; the loop makes them from the seed, so that a run resumes bit for bit. `losses` is the
-# forward pass; it never waits for the device, so on a GPU the whole step is one CUDA graph. The rules:
-# [adding a method](../internals/adding.md).
+# `draws` names the random numbers of a step; the loop makes them from the seed, so that a run resumes bit for bit.
+# `losses` is the forward pass; it never waits for the device, so on a GPU the whole step is one CUDA graph. The
+# rules: [adding a method](../internals/adding.md).
 #
 # One line makes it known, and its setting is a parameter like any other:
 
@@ -64,5 +64,5 @@ for weight in (0.0, 0.3):
     )
 
 # %% [markdown]
-# The entropy falls with its weight, which shows that the loss works. Whether the accuracy rises is another question, and one run does not
-# answer it: [comparing methods](comparing-methods.md).
+# The entropy falls with its weight, which shows that the loss works. Whether the accuracy rises is another question,
+# and one run does not answer it: [comparing methods](comparing-methods.md).

@@ -1,9 +1,9 @@
 # %% [markdown]
-# Is one method better than another, for your sites? Accuracy on an unseen site varies by several points from seed to seed, so one run
-# of each proves little. Three rules:
+# Is one method better than another, for your sites? Accuracy on an unseen site varies by several points from seed to
+# seed, so one run of each proves little. Three rules:
 #
-# - **The test site chooses nothing**: not the epoch, not a setting, not the method that is reported. If you choose by it, the chosen
-#   number is too good; hold out another site for the report.
+# - **The test site chooses nothing**: not the epoch, not a setting, not the method that is reported. If you choose by
+#   it, the chosen number is too good; hold out another site for the report.
 # - **Several seeds**, the same for both methods, and the difference per seed.
 # - **The same budget** for both: as many images through the network. In a bench, `--equal-budget` sees to it.
 
@@ -26,7 +26,8 @@ def accuracy(method: str, seed: int, epochs: int) -> float:
 
 
 # %% [markdown]
-# An epoch of `proud-plus` is one pass over the unlabeled images, an epoch of `erm` one over the labeled ones, so `erm` gets more of them.
+# An epoch of `proud-plus` is one pass over the unlabeled images, an epoch of `erm` one over the labeled ones, so
+# `erm` gets more of them.
 
 # %%
 pairs = [(accuracy("erm", seed, epochs=25), accuracy("proud-plus", seed, epochs=5)) for seed in (1, 2, 3)]
@@ -41,6 +42,6 @@ differences = [ours - source_only for source_only, ours in pairs]
 print(f"{fmean(differences):+.1f} ± {stdev(differences) / len(differences) ** 0.5:.1f} points")
 
 # %% [markdown]
-# A difference of less than twice its standard error may be chance. And it is about these sites: which methods are good depends on how the
-# sites differ, so take every site with labels as the unseen one in turn. `proud bench FOLDER --methods proud-plus,erm --seeds 1,2,3` does
-# all of this and writes one table.
+# A difference of less than twice its standard error may be chance. And it is about these sites: which methods are
+# good depends on how the sites differ, so take every site with labels as the unseen one in turn. `proud bench FOLDER
+# --methods proud-plus,erm --seeds 1,2,3` does all of this and writes one table.

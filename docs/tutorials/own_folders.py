@@ -1,6 +1,7 @@
 # %% [markdown]
-# You have folders of images, one per site, and labels at one site only. This tutorial trains on them, predicts for a site that was not
-# there in training, and saves the model. Its data is the built-in set, written to folders first: replace them with yours.
+# You have folders of images, one per site, and labels at one site only. This tutorial trains on them, predicts for a
+# site that was not there in training, and saves the model. Its data is the built-in set, written to folders first:
+# replace them with yours.
 
 # %%
 from pathlib import Path
@@ -17,11 +18,11 @@ for site, (images, labels) in load_embedded().items():
 print(*sorted(str(path) for path in Path("sites").glob("*/*"))[:3], "...", sep="\n")
 
 # %% [markdown]
-# `pen` has one folder per class. `texture` and `print` have no labels: their images may lie in any folders. `street` is the site that the
-# model is for; it has labels here, so that the result can be checked.
+# `pen` has one folder per class. `texture` and `print` have no labels: their images may lie in any folders. `street`
+# is the site that the model is for; it has labels here, so that the result can be checked.
 #
-# The network for small images is quick, and so are these settings. Leave `size`, `epochs` and `pretrain_epochs` out for the defaults of
-# your data.
+# The network for small images is quick, and so are these settings. Leave `size`, `epochs` and `pretrain_epochs` out
+# for the defaults of your data.
 
 # %%
 from proud import ProUD
@@ -31,7 +32,8 @@ model.fit(labeled="sites/pen", unlabeled=["sites/texture", "sites/print"])
 print(model)
 
 # %% [markdown]
-# The accuracy on validation images is that of the labeled site. It says little about any other site. Predictions come with a confidence:
+# The accuracy on validation images is that of the labeled site. It says little about any other site. Predictions come
+# with a confidence:
 
 # %%
 table = model.predict_table("sites/street")

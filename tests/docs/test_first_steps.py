@@ -13,7 +13,8 @@ from proud.cli import main as cli
 from toy import write_folders
 
 ROOT = Path(__file__).parents[2]
-SHORT = "--size 16 --batch-size 8 --views 1 --device cpu --threads 1 --epochs 1 --pretrain-epochs 1".split()
+SHORT = {"size": 16, "batch_size": 8, "views": 1, "device": "cpu", "threads": 1, "epochs": 1, "pretrain_epochs": 1}
+FLAGS = [word for name, value in SHORT.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -30,7 +31,7 @@ def run(page: str, places: dict[str, str]) -> None:
         assert program == "proud"
         words = [places.get(word, word) for word in words]
         if words[0] == "train":
-            words = [*without_lengths(words), *SHORT]
+            words = [*without_lengths(words), *FLAGS]
         assert cli.run(words) == 0, line
 
 
@@ -66,9 +67,7 @@ def test_the_commands_of_the_first_run(sites: Path) -> None:
 def test_the_python_of_the_readme(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (source,) = blocks("README.md", "python")
     source = source.replace("ROOT/", "sites/").replace("NEW_IMAGES", "new_site")
-    short = {word[2:].replace("-", "_"): value for word, value in zip(SHORT[::2], SHORT[1::2], strict=True)}
-    settings = {name: int(value) if value.isdigit() else value for name, value in short.items()}
-    source = source.replace("ProUD()", f"ProUD(**{settings!r})")
+    source = source.replace("ProUD()", f"ProUD(**{SHORT!r})")
     found: dict = {}
     exec(compile(source, "README.md", "exec"), found)
     assert isinstance(found["model"], proud.ProUD)
