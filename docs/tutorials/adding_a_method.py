@@ -59,9 +59,8 @@ for weight in (0.0, 0.3):
     model = ProUD("entropy", entropy_weight=weight, epochs=5, pretrain_epochs=25, **quick)
     model.fit(sites["pen"], unlabeled={name: sites[name][0] for name in ("texture", "print")}, test=sites["street"])
     last = model.history_[-1]["losses"]
-    print(
-        f"weight {weight}: entropy {last['entropy']:.2f}, accuracy on street {100 * model.result_['test_accuracy']:.1f} %"
-    )
+    accuracy = 100 * model.result_["test_accuracy"]
+    print(f"weight {weight}: entropy {last['entropy']:.2f}, accuracy on street {accuracy:.1f} %")
 
 # %% [markdown]
 # The entropy falls with its weight, which shows that the loss works. Whether the accuracy rises is another question,
