@@ -93,10 +93,16 @@ def folders_table(result: dict[str, Any]) -> str:
 
 
 def planted_table(result: dict[str, Any]) -> str:
-    rows = [[row["bug"], f"`{row['file']}`", "yes" if row["caught"] else "**no**"] for row in result["rows"]]
-    about = f"`{result['command']}` · commit {result['commit']} · {result['device']}"
+    rows = [[row["bug"], f"`{row['file']}`", caught_by(row), row["commit"]] for row in result["rows"]]
+    about = f"`{result['command']}` · {result['device']}"
     total = f"\n{result['planted']} planted, {result['caught']} caught. {about}\n"
-    return table(["bug", "in", "caught"], rows) + total
+    return table(["bug", "in", "caught by", "commit"], rows) + total
+
+
+def caught_by(row: dict[str, Any]) -> str:
+    """The test without its parameters, which may be long."""
+    name = row["by"].partition("[")[0]
+    return f"`{name.removeprefix('tests/')}`" if row["caught"] else "**not caught**"
 
 
 def sizes_table(result: dict[str, Any], small: Any) -> str:
