@@ -377,6 +377,35 @@ class CacheRecord(TypedDict):
     bad: dict[Digest, Text]
 
 
+# ---- an export: config.json
+
+
+class TimmRecord(TypedDict):
+    """config.json, as far as a network of timm is built from it."""
+
+    architecture: Name
+    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
+    model_args: Annotated[dict[Name, Plain], Meta(max_length=100)]
+
+
+# ---- inside the package: trust/site_accuracy.json
+
+Coefficients = Annotated[list[Number], Meta(min_length=1, max_length=100)]
+
+
+class RegressionRecord(TypedDict):
+    features: list[Name]
+    means: Coefficients
+    scales: Coefficients
+    weights: Coefficients
+    bias: Number
+    half_width: Share
+
+
+class SiteAccuracyRecord(TypedDict):
+    regressions: dict[Name, RegressionRecord]
+
+
 # ---- a report
 
 
