@@ -172,8 +172,24 @@ class RunRecord(TypedDict):
     started_from: NotRequired[StartRecord]
 
 
+class ScoreRecord(TypedDict):
+    """A score, and the ends of its 95 % interval."""
+
+    value: Share
+    interval: Interval | None
+
+
+class ScoresRecord(TypedDict):
+    """Scores in which all classes count alike, over those that have images; `absent`: the others."""
+
+    balanced_accuracy: ScoreRecord | None
+    macro_f1: ScoreRecord | None
+    auroc: ScoreRecord | None
+    absent: Annotated[list[Name], Meta(max_length=MOST_CLASSES)]
+
+
 class ResultRecord(TypedDict):
-    """result.json"""
+    """result.json. Accuracies and recalls are means over the last epochs, scores those of the saved network."""
 
     epochs: Count
     folder: NotRequired[Text]
@@ -187,6 +203,8 @@ class ResultRecord(TypedDict):
     val_interval: NotRequired[Interval]
     test_images: NotRequired[Count]
     test_interval: NotRequired[Interval]
+    val_scores: NotRequired[ScoresRecord]
+    test_scores: NotRequired[ScoresRecord]
     warnings: NotRequired[Warnings]
 
 
