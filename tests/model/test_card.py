@@ -56,7 +56,7 @@ def test_every_run_has_a_card_of_what_it_knows(run: Path) -> None:
     shown = 100 * result["test_accuracy"]
     assert re.search(rf"\| {shown:.0f} % \(\d+–\d+, n = {result['test_images']}\) \|", text)
     for name in about["task"]["classes"]:
-        assert re.search(rf"\| {name} \| \d+ \| \d+\.\d % \(.*\) \| \d+\.\d % \(.*\) \|", text)
+        assert re.search(rf"\| {name} \| \d+ \| \d+ % \(.*\) \| \d+ % \(.*\) \|", text)
     for site in read_verdicts(run):
         assert f"- {in_markdown(site['text'])}" in text
     assert "Confidence: not calibrated" in text and "ProUD.from_pretrained" in text
