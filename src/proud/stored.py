@@ -345,6 +345,8 @@ class ResultRow(TypedDict):
     val_accuracy_last: NotRequired[list[Share]]
     test_recall: NotRequired[Recall]
     val_recall: NotRequired[Recall]
+    test_scores: NotRequired[ScoresRecord]
+    val_scores: NotRequired[ScoresRecord]
     epochs: NotRequired[Count]
     domains_first: NotRequired[dict[Name, SiteRecord]]
     domains_last: NotRequired[dict[Name, SiteRecord]]
