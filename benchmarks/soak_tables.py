@@ -123,7 +123,12 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
             found["kills"]["kills"],
         ],
         ["… killed, or without power, at any file event", "test_kills.py", "all events", events],
-        ["killed commands", "test_writes.py", f"{small.COMMAND_KILLS} kills", more["command_kills"].get("kills", "–")],
+        [
+            "killed commands",
+            "test_commands.py",
+            f"{small.COMMAND_KILLS + 2 * small.SERVER_KILLS + 2} kills",
+            more["command_kills"].get("kills", "–"),
+        ],
         ["writes that fail", "test_writes.py", f"{small.WRITES} cases", more["failing_writes"].get("cases", "–")],
         ["wrong bits are noticed", "test_writes.py", f"{flips} bits", more["bit_flips"].get("flips", "–")],
         ["each bench job is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],
