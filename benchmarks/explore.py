@@ -4,8 +4,8 @@ Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --vari
 
 Test accuracy and audited pseudo-label accuracy may guide choices on the development cells alone, so no other cell is
 accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}; `--variants
-minus` switches one part of `proud-plus` at a time, `--variants plus` adds one to none (recipe.py, which makes the table
-of both). Variants whose pretraining is the same share it.
+screen`, `minus` and `plus` are made by recipe.py, which also makes their tables. Variants whose pretraining is the same
+share it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import hashlib
 import json
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +52,12 @@ SEED = 7
 
 
 def build(
-    task: Task, spec: ModelSpec, data: str, variant: dict[str, Any], device: torch.device, weights: str, plain: bool
+    task: Task, spec: ModelSpec, data: str, variant: dict[str, Any], device: torch.device, weights: str, steps: str
 ) -> Method:
     own = {key: value for key, value in variant.items() if key not in ("name", "method")}
     config = method_config(variant["method"], **preset(data, method=variant["method"]) | own)
     precision = "bf16" if device.type == "cuda" else "fp32"
-    compile = uncompiled if plain else compiled_or_plain
+    compile = compiled_or_plain if steps == "compiled" else uncompiled
     context = make_context(
         task.training, spec, device, weights=weights, seed=SEED, precision=precision, compile=compile
     )
@@ -115,17 +117,87 @@ def look(method: Method, evaluator: Evaluator) -> dict[str, Any]:
     return row
 
 
-def pretrain(method: Method, runner: Epochs, random: Randomness, kept: Path | None) -> dict[str, Tensor]:
+def pretrain(method: Method, runner: Epochs, random: Randomness, kept: Path) -> dict[str, Tensor]:
     """Train the first stage, or read what an earlier variant, cell or process has kept."""
-    if kept is not None and kept.is_file():
+    if kept.is_file():
         return {name: value.to(method.context.device) for name, value in read_tensors(kept).items()}
     for epoch in range(method.stage_list()[0].epochs):
         runner(method, *speed.begin(method, 0, epoch, random), random, lambda step: None)
     state = {name: value.clone() for name, value in method.state_dict().items()}
-    if kept is not None:
-        with replacing(kept) as part:
-            write_tensors(part, state, "proud-explore-1")
+    with replacing(kept) as part:
+        write_tensors(part, state, "proud-explore-1")
     return state
+
+
+class Explorer:
+    """Runs jobs, each a variant on a cell, in one process."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.device = torch.device(arguments.device)
+        self.catalog, self.memory = open_catalog(arguments.data, arguments.root), {}
+        self.deadline = arguments.started + 60 * arguments.minutes
+        about = environment(self.device) | {"seed": SEED, "data": arguments.data, "command": arguments.command}
+        self.about = about | {"weights": Path(arguments.weights).name, "size": arguments.size}
+        self.tasks: dict[str, tuple[Task, ModelSpec]] = {}
+
+    def task(self, cell: str) -> tuple[Task, ModelSpec]:
+        if cell not in self.tasks:
+            labeled, test = cell.split(":")
+            arguments = self.arguments
+            run = RunConfig(labeled=labeled, test=test, size=arguments.size, weights=arguments.weights, seed=SEED)
+            self.tasks[cell] = load(run, find_task(run, self.catalog), memory=self.memory)
+        return self.tasks[cell]
+
+    def __call__(self, cell: str, variant: dict[str, Any]) -> dict[str, Any] | None:
+        """The row of one job; None: out of time."""
+        arguments, started = self.arguments, time.time()
+        if started > self.deadline:
+            return None
+        task, spec = self.task(cell)
+        method = build(task, spec, arguments.data, variant, self.device, arguments.weights, arguments.steps)
+        runner = Epochs() if arguments.steps == "plain" else FastEpochs(method, arguments.steps == "compiled")
+        random = Randomness(SEED, self.device)
+        evaluator = Evaluator(task.evaluation, method.context.spec, self.device, method.context.precision)
+        key = hashlib.sha256(f"{cell} {pretraining_key(method)} {spec}".encode()).hexdigest()[:16]
+        begin(method, pretrain(method, runner, random, Path(arguments.pretrained) / f"{key}.safetensors"))
+        trail = [{"epoch": 0, **look(method, evaluator)}]
+        last = min(arguments.epochs, method.stage_list()[1].epochs)
+        for epoch in range(last):
+            losses = runner(method, *speed.begin(method, 1, epoch, random), random, lambda step: None)
+            if (epoch + 1) % arguments.every == 0 or epoch in (0, last - 1):
+                means = {name: round(value.mean().item(), 3) for name, value in losses.items()}
+                trail.append({"epoch": epoch + 1, "losses": means, **look(method, evaluator)})
+            if time.time() > self.deadline:
+                break
+        seconds = round(time.time() - started, 1)
+        return {"cell": cell, "variant": variant, "seconds": seconds, "trail": trail, **self.about}
+
+
+def work(arguments: argparse.Namespace, jobs: Any, rows: Any) -> None:
+    """A process that takes jobs until there are none left."""
+    torch.set_num_threads(1)
+    explorer = Explorer(arguments)
+    while (job := jobs.get()) is not None:
+        try:
+            rows.put(explorer(*job))
+        except Exception as error:  # one variant that fails does not end the others
+            rows.put(f"{job[0]} {job[1]['name']}: {type(error).__name__}: {error}")
+
+
+def spread(arguments: argparse.Namespace, todo: list[tuple[str, dict[str, Any]]]) -> Iterator[Any]:
+    """The rows of all jobs, from several processes on one device."""
+    context = torch.multiprocessing.get_context("spawn")
+    jobs, rows = context.Queue(), context.Queue()
+    for job in [*todo, *[None] * arguments.workers]:
+        jobs.put(job)
+    processes = [context.Process(target=work, args=(arguments, jobs, rows)) for _ in range(arguments.workers)]
+    for process in processes:
+        process.start()
+    for _ in todo:
+        yield rows.get()
+    for process in processes:
+        process.join()
 
 
 def main() -> None:
@@ -133,61 +205,52 @@ def main() -> None:
     parser.add_argument("data", choices=DEVELOPMENT_CELLS)
     parser.add_argument("--root", required=True)
     parser.add_argument("--cells", required=True, help="all, or LABELED:TEST,…")
-    parser.add_argument("--variants", required=True, help="a JSON file, or `minus` or `plus` (see recipe.py)")
+    parser.add_argument("--variants", required=True, help="a JSON file, or `minus`, `plus` or `screen` (see recipe.py)")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of all variants")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
     parser.add_argument("--size", type=int, default=0, help="pixels, if not those of the data set")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--plain", action="store_true", help="do not compile: faster for short trials on photographs")
-    parser.add_argument("--pretrained", type=Path, help="folder in which all variants and processes share pretraining")
+    parser.add_argument(
+        "--steps",
+        choices=("compiled", "captured", "plain"),
+        default="compiled",
+        help="captured: a CUDA graph that is not compiled, for trials too short to wait for the compiler",
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
+    parser.add_argument("--pretrained", default="", help="folder in which all variants and processes share pretraining")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0)
     arguments = parser.parse_args()
-    deadline = time.monotonic() + 60 * arguments.minutes
-    device = torch.device(arguments.device)
-    plain = arguments.plain or device.type != "cuda"
-    catalog, memory = open_catalog(arguments.data, arguments.root), {}
-    variants = recipe.variants(arguments.variants)
-    about = environment(device) | {"seed": SEED, "data": arguments.data, "weights": Path(arguments.weights).name}
-    about |= {"size": arguments.size} if arguments.size else {}
-    about |= {"command": this_command()}
+    arguments.started, arguments.command = time.time(), this_command()
     every = DEVELOPMENT_CELLS[arguments.data]
-    for cell in every if arguments.cells == "all" else arguments.cells.split(","):
+    cells = every if arguments.cells == "all" else arguments.cells.split(",")
+    for cell in cells:
         if cell not in every:
             raise SystemExit(f"{cell} is not a development cell: its test accuracy must not guide choices")
-        labeled, test = cell.split(":")
-        run = RunConfig(labeled=labeled, test=test, size=arguments.size, weights=arguments.weights, seed=SEED)
-        task, spec = load(run, find_task(run, catalog), memory=memory)
-        with tempfile.TemporaryDirectory() as here:
-            for variant in variants:
-                if time.monotonic() > deadline:
-                    print("out of time before", cell, variant["name"])
-                    return
-                started = time.monotonic()
-                method = build(task, spec, arguments.data, variant, device, arguments.weights, plain)
-                runner = Epochs() if plain else FastEpochs(method)
-                random = Randomness(SEED, device)
-                evaluator = Evaluator(task.evaluation, method.context.spec, device, method.context.precision)
-                key = hashlib.sha256(f"{cell} {pretraining_key(method)} {spec}".encode()).hexdigest()[:16]
-                begin(
-                    method,
-                    pretrain(method, runner, random, (arguments.pretrained or Path(here)) / f"{key}.safetensors"),
-                )
-                trail = [{"epoch": 0, **look(method, evaluator)}]
-                last = min(arguments.epochs, method.stage_list()[1].epochs)
-                for epoch in range(last):
-                    losses = runner(method, *speed.begin(method, 1, epoch, random), random, lambda step: None)
-                    if (epoch + 1) % arguments.every == 0 or epoch in (0, last - 1):
-                        means = {name: round(value.mean().item(), 3) for name, value in losses.items()}
-                        trail.append({"epoch": epoch + 1, "losses": means, **look(method, evaluator)})
-                    if time.monotonic() > deadline:
-                        break
-                seconds = round(time.monotonic() - started, 1)
-                row = {"cell": cell, "variant": variant, "seconds": seconds, "trail": trail, **about}
-                print(cell, variant["name"], trail[-1]["epoch"], trail[-1]["test_accuracy"], seconds, flush=True)
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+    common = {name: json.loads(value) for name, value in (pair.split("=", 1) for pair in arguments.set)}
+    todo = [(cell, variant | common) for cell in cells for variant in recipe.variants(arguments.variants)]
+    with tempfile.TemporaryDirectory() as here:
+        arguments.pretrained = arguments.pretrained or here
+        found = spread(arguments, todo) if arguments.workers > 1 else starmap(Explorer(arguments), todo)
+        for row in found:
+            if not isinstance(row, dict):
+                print(row or "out of time", flush=True)
+                continue
+            last = row["trail"][-1]
+            recall = recipe.worst_recall(row)
+            print(
+                row["cell"],
+                row["variant"]["name"],
+                last["epoch"],
+                last["test_accuracy"],
+                recall,
+                row["seconds"],
+                flush=True,
+            )
+            with arguments.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

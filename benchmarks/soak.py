@@ -50,11 +50,14 @@ def kills(place: Path) -> dict[str, Any]:
 
 def command_kills(place: Path) -> dict[str, Any]:
     """Whole commands at random times, from their start to their end."""
-    from commands import Killed
+    from commands import KILLS, Killed
+    from servers import Servers
 
     killed = Killed(place)
+    servers = Servers(killed)
     found = {"train": killed.kill_train(60), "Model.save": killed.kill_saving(60)}
-    found |= {name: killed.kill(name, 6 if name == "report" else 70) for name in killed.commands()}
+    found |= {name: killed.kill(name, kills) for name, kills in KILLS.items()}
+    found |= {"demo": killed.kill_demo(15), "review": servers.kill_review(24), "serve": servers.kill_serve(24)}
     return {"kills": sum(found.values()), "by_command": found, "different": 0}
 
 

@@ -93,10 +93,16 @@ def folders_table(result: dict[str, Any]) -> str:
 
 
 def planted_table(result: dict[str, Any]) -> str:
-    rows = [[row["bug"], f"`{row['file']}`", "yes" if row["caught"] else "**no**"] for row in result["rows"]]
-    about = f"`{result['command']}` · commit {result['commit']} · {result['device']}"
+    rows = [[row["bug"], f"`{row['file']}`", caught_by(row), row["commit"]] for row in result["rows"]]
+    about = f"`{result['command']}` · {result['device']}"
     total = f"\n{result['planted']} planted, {result['caught']} caught. {about}\n"
-    return table(["bug", "in", "caught"], rows) + total
+    return table(["bug", "in", "caught by", "commit"], rows) + total
+
+
+def caught_by(row: dict[str, Any]) -> str:
+    """The test without its parameters, which may be long."""
+    name = row["by"].partition("[")[0]
+    return f"`{name.removeprefix('tests/')}`" if row["caught"] else "**not caught**"
 
 
 def sizes_table(result: dict[str, Any], small: Any) -> str:
@@ -117,7 +123,12 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
             found["kills"]["kills"],
         ],
         ["… killed, or without power, at any file event", "test_kills.py", "all events", events],
-        ["killed commands", "test_writes.py", f"{small.COMMAND_KILLS} kills", more["command_kills"].get("kills", "–")],
+        [
+            "killed commands",
+            "test_commands.py",
+            f"{small.COMMAND_KILLS + 2 * small.SERVER_KILLS + 2} kills",
+            more["command_kills"].get("kills", "–"),
+        ],
         ["writes that fail", "test_writes.py", f"{small.WRITES} cases", more["failing_writes"].get("cases", "–")],
         ["wrong bits are noticed", "test_writes.py", f"{flips} bits", more["bit_flips"].get("flips", "–")],
         ["each bench job is done once", "test_queues.py", f"{small.KILLS} kills", found["bench_queue"]["kills"]],

@@ -145,3 +145,9 @@ def test_a_result_names_its_domains(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(json.dumps(row | {"labeled": "elsewhere"}) + "\n")
     with pytest.raises(UserError, match="not among its domains"):
         read_rows(tmp_path / "x.jsonl")
+
+
+def test_no_other_module_parses_json() -> None:
+    source = Path(__file__).parents[1] / "src" / "proud"
+    found = [path.relative_to(source) for path in source.rglob("*.py") if "json.load" in path.read_text()]
+    assert found == [Path("typed.py")]

@@ -172,8 +172,24 @@ class RunRecord(TypedDict):
     started_from: NotRequired[StartRecord]
 
 
+class ScoreRecord(TypedDict):
+    """A score, and the ends of its 95 % interval."""
+
+    value: Share
+    interval: Interval | None
+
+
+class ScoresRecord(TypedDict):
+    """Scores in which all classes count alike, over those that have images; `absent`: the others."""
+
+    balanced_accuracy: ScoreRecord | None
+    macro_f1: ScoreRecord | None
+    auroc: ScoreRecord | None
+    absent: Annotated[list[Name], Meta(max_length=MOST_CLASSES)]
+
+
 class ResultRecord(TypedDict):
-    """result.json"""
+    """result.json. Accuracies and recalls are means over the last epochs, scores those of the saved network."""
 
     epochs: Count
     folder: NotRequired[Text]
@@ -187,6 +203,8 @@ class ResultRecord(TypedDict):
     val_interval: NotRequired[Interval]
     test_images: NotRequired[Count]
     test_interval: NotRequired[Interval]
+    val_scores: NotRequired[ScoresRecord]
+    test_scores: NotRequired[ScoresRecord]
     warnings: NotRequired[Warnings]
 
 
@@ -327,6 +345,8 @@ class ResultRow(TypedDict):
     val_accuracy_last: NotRequired[list[Share]]
     test_recall: NotRequired[Recall]
     val_recall: NotRequired[Recall]
+    test_scores: NotRequired[ScoresRecord]
+    val_scores: NotRequired[ScoresRecord]
     epochs: NotRequired[Count]
     domains_first: NotRequired[dict[Name, SiteRecord]]
     domains_last: NotRequired[dict[Name, SiteRecord]]
@@ -375,6 +395,35 @@ class CacheRecord(TypedDict):
     sums: dict[Literal["hashes", "order", "images"], dict[Digest, Count]]
     files: dict[Literal["hashes", "order", "images"], tuple[int, int]]
     bad: dict[Digest, Text]
+
+
+# ---- an export: config.json
+
+
+class TimmRecord(TypedDict):
+    """config.json, as far as a network of timm is built from it."""
+
+    architecture: Name
+    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
+    model_args: Annotated[dict[Name, Plain], Meta(max_length=100)]
+
+
+# ---- inside the package: trust/site_accuracy.json
+
+Coefficients = Annotated[list[Number], Meta(min_length=1, max_length=100)]
+
+
+class RegressionRecord(TypedDict):
+    features: list[Name]
+    means: Coefficients
+    scales: Coefficients
+    weights: Coefficients
+    bias: Number
+    half_width: Share
+
+
+class SiteAccuracyRecord(TypedDict):
+    regressions: dict[Name, RegressionRecord]
 
 
 # ---- a report

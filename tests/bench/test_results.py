@@ -37,6 +37,7 @@ def test_the_last_scores_are_those_of_the_score(arguments: Make) -> None:
     assert bench.run(short) == 0
     (row,) = rows_of(short)
     assert len(row["test_accuracy_last"]) == 2 and row["test_accuracy"] == fmean(row["test_accuracy_last"])
+    assert {"balanced_accuracy", "macro_f1", "auroc", "absent"} == row["test_scores"].keys() == row["val_scores"].keys()
 
 
 def test_names_with_commas_and_colons(tmp_path: Path, arguments: Make) -> None:

@@ -116,6 +116,9 @@ def test_evaluate_gives_intervals_and_compares_two_runs(
     assert ", n = 48)" in output and ", n = 12)" in output and "mean of the classes" in output
     low, high = found["interval"]
     assert 0 <= low <= found["accuracy"] <= high <= 1
+    balanced, recalls = found["scores"]["balanced_accuracy"], [each["accuracy"] for each in found["per_class"]]
+    assert balanced["value"] == pytest.approx(sum(recalls) / len(recalls)) and "macro F1" in output
+    assert found["scores"]["auroc"]["interval"][0] < found["scores"]["auroc"]["value"]
     alone = evaluate_domain(other, "north", device="cpu")
     difference = found["against"]["difference"]
     assert difference["value"] == pytest.approx(found["accuracy"] - alone.accuracy, abs=1e-6)

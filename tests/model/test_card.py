@@ -54,9 +54,9 @@ def test_every_run_has_a_card_of_what_it_knows(run: Path) -> None:
     for name, domain in about["task"]["domains"].items():
         assert f"| {in_markdown(name)} | {domain['images']} |" in text
     shown = 100 * result["test_accuracy"]
-    assert re.search(rf"\| {shown:.1f} % \(\d+\.\d–\d+\.\d, n = {result['test_images']}\) \|", text)
+    assert re.search(rf"\| {shown:.0f} % \(\d+–\d+, n = {result['test_images']}\) \|", text)
     for name in about["task"]["classes"]:
-        assert re.search(rf"\| {name} \| \d+ \| \d+\.\d % \(.*\) \| \d+\.\d % \(.*\) \|", text)
+        assert re.search(rf"\| {name} \| \d+ \| \d+ % \(.*\) \| \d+ % \(.*\) \|", text)
     for site in read_verdicts(run):
         assert f"- {in_markdown(site['text'])}" in text
     assert "Confidence: not calibrated" in text and "ProUD.from_pretrained" in text

@@ -17,13 +17,13 @@ import pytest
 import torch
 from PIL import Image
 
-from proud import ops
+from proud import files, ops
 from proud.cli import main as cli
 from proud.config import SQUARES
 from proud.data.decode import PixelFormat, decode_all, in_square, stored_side
 from proud.errors import UserError
 from proud.model.answers import AnswerOptions
-from proud.model.export import parity
+from proud.model.export import parity, save
 from proud.model.export.deployed import Deployed, Squared, aps_scores
 from proud.model.export.save import export_model
 from proud.model.load import load_model
@@ -31,7 +31,7 @@ from proud.model.predict import Model, predict_files
 from proud.nets.models import build_net, model_spec
 from proud.trust.conformal import class_scores, prediction_sets
 from proud.trust.fitted import fit_trust
-from toy import write_folders
+from toy import edit_json, write_folders
 
 CLASSES = ("cat", "=dog", "two\nlines", "ünï", "e")
 SHAPES = ((1, 45, 61), (3, 130, 40), (2, 36, 36), (1, 7, 90))
@@ -253,6 +253,36 @@ def test_nothing_is_overwritten_silently(digits: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a file"):
         export_model(plain, "timm", out)
     assert out.read_text() == "mine"
+
+
+def test_a_killed_timm_export_never_mixes_two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder after every step, as a kill would leave it."""
+    models = [save_model(tmp_path / "model", "test_resnet"), tmp_path / "other"]
+    other = load_model(models[0], "cpu")
+    other.net.head.bias.data += 1
+    other.save(models[1])
+    edit_json(models[1] / "model.json", classes=list("vwxyz"))
+    wholes, states, synced = [], [], files.sync_folder
+    for number, model in enumerate(models):
+        export_model(model, "timm", tmp_path / f"whole-{number}")
+        wholes.append({path.name: path.read_bytes() for path in (tmp_path / f"whole-{number}").iterdir()})
+
+    def keep(folder: Path) -> None:
+        synced(folder)
+        if folder == out:
+            states.append(shutil.copytree(out, tmp_path / f"killed-{len(states)}"))
+
+    out = Path(shutil.copytree(tmp_path / "whole-0", tmp_path / "out"))
+    monkeypatch.setattr(files, "sync_folder", keep)
+    monkeypatch.setattr(save, "sync_folder", keep)
+    export_model(models[1], "timm", out, overwrite=True)
+    monkeypatch.undo()
+    assert len(states) == 3
+    for state in states:
+        found = {name: (state / name).read_bytes() for name in wholes[0] if (state / name).exists()}
+        assert found in wholes or "config.json" not in found
+        export_model(models[1], "timm", state, overwrite=True)
+        assert {path.name: path.read_bytes() for path in state.iterdir()} == wholes[1]
 
 
 def test_a_missing_package_is_named(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

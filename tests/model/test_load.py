@@ -127,6 +127,16 @@ def test_invalid_models_are_refused(change: str, saved: Path) -> None:
         load_model(saved, "cpu")
 
 
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_one_wrong_bit_is_refused(name: str, saved: Path) -> None:
+    """In a place where the content stays valid: a letter of a class, the last number of the weights."""
+    content = bytearray((saved / name).read_bytes())
+    content[content.index(b"cat") if name == "model.json" else -4] ^= 1
+    (saved / name).write_bytes(content)
+    with pytest.raises(UserError, match=f"{name} is damaged"):
+        load_model(saved, "cpu")
+
+
 def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UserError, match="has not finished"):

@@ -16,31 +16,17 @@ from killing import fingerprint
 
 from toy import write_folders
 
-FLAGS = [
-    "--labeled",
-    "a",
-    "--test",
-    "c",
-    "--size",
-    "16",
-    "--model",
-    "digits",
-    "--weights",
-    "none",
-    "--threads",
-    "1",
-    "--device",
-    "cpu",
-    "--epochs",
-    "1",
-    "--pretrain-epochs",
-    "1",
-    "--batch-size",
-    "8",
-    "--method",
-    "proud",
-    "--quiet",
-]
+SETTINGS = """--labeled a --test c --size 16 --model digits --weights none --threads 1 --device cpu --epochs 1
+--pretrain-epochs 1 --batch-size 8 --method proud --quiet"""
+FLAGS = SETTINGS.split()
+KILLS = {  # in `make soak`
+    "predict": 70,
+    "evaluate": 70,
+    "label-next": 70,
+    "compare": 40,
+    "export": 20,
+    "report": 6,
+}
 
 
 class Killed:
@@ -53,14 +39,17 @@ class Killed:
         for folder, seed in ((self.run, "1"), (self.other, "2")):
             self.must("train", "--data", str(self.data), "--out", str(folder), "--seed", seed, *FLAGS)
 
-    def begin(self, *argv: str) -> tuple[Any, Path]:
+    def begin(self, *argv: str, before: Callable[[], Any] | None = None) -> tuple[Any, Path]:
         self.count += 1
         log = self.place / f"log-{self.count}"
-        return start(command, log, list(argv)), log
+        return start(command, log, list(argv), before), log
 
-    def must(self, *argv: str) -> None:
-        process, log = self.begin(*argv)
+    def must(self, *argv: str, before: Callable[[], Any] | None = None) -> float:
+        """Its seconds."""
+        began = time.monotonic()
+        process, log = self.begin(*argv, before=before)
         assert ends(process) == 0, read(log)
+        return time.monotonic() - began
 
     def commands(self) -> dict[str, tuple[list[str], Callable[[Path], Any]]]:
         """Name → its flags, and what equal outputs have in common."""
@@ -69,6 +58,8 @@ class Killed:
             "predict": (["predict", run, f"{data}/b", "--device", "cpu"], Path.read_bytes),
             "evaluate": (["evaluate", run, "--domain", "c", "--device", "cpu"], measured),
             "label-next": (["label-next", run, "--k", "2", "--device", "cpu"], Path.read_bytes),
+            "compare": (["compare", run, str(self.other), f"{data}/b", "--device", "cpu"], Path.read_bytes),
+            "export": (["export", run, "--format", "torch"], Path.read_bytes),
             "report": (["report", run], report_of),
         }
 
@@ -76,9 +67,7 @@ class Killed:
         argv, content = self.commands()[name]
         chance, suffix = random.Random(seed), ".html" if name == "report" else ""
         whole = self.place / f"{name}-whole{suffix}"
-        began = time.monotonic()
-        self.must(*argv, "--out", str(whole))
-        longest, killed = time.monotonic() - began, 0
+        longest, killed = self.must(*argv, "--out", str(whole)), 0
         out = self.place / f"{name}-killed{suffix}"
         while killed < kills:
             before = content(out) if out.exists() else None
@@ -91,27 +80,38 @@ class Killed:
         assert content(out) == content(whole), f"{name}: another output"
         return killed
 
-    def kill_train(self, kills: int, seed: int = 0) -> int:
+    def kill_train(self, kills: int) -> int:
         """The whole command, from reading images to the table that it shows."""
-        chance, killed = random.Random(seed), 0
         argv = ["train", "--data", str(self.data), "--seed", "1", *FLAGS, "--resume"]
-        began = time.monotonic()
-        self.must(*argv, "--out", str(self.place / "timed"))
-        longest, whole = time.monotonic() - began, fingerprint(self.place / "timed")
-        folder, number = self.place / "train-0", 0
+        return self._kill_and_go_on("train", argv, fingerprint, kills)
+
+    def kill_demo(self, kills: int) -> int:
+        return self._kill_and_go_on("demo", ["demo"], demo_of, kills, before=small_demo)
+
+    def _kill_and_go_on(
+        self,
+        name: str,
+        argv: list[str],
+        content: Callable[[Path], Any],
+        kills: int,
+        before: Callable[[], Any] | None = None,
+    ) -> int:
+        """The same command goes on where a killed one has ended."""
+        chance, killed, number = random.Random(0), 0, 0
+        longest = self.must(*argv, "--out", str(self.place / f"{name}-whole"), before=before)
+        whole = content(self.place / f"{name}-whole")
+        folder = self.place / f"{name}-0"
         while killed < kills:
-            process, _ = self.begin(*argv, "--out", str(folder))
+            process, _ = self.begin(*argv, "--out", str(folder), before=before)
             process.join(chance.uniform(0, longest))
             process.kill()
             dead = ends(process) == -signal.SIGKILL
             killed += dead
-            if not dead or chance.random() < 0.3:
-                self.must(*argv, "--out", str(folder))
-                assert fingerprint(folder) == whole, f"{folder.name}: another end"
+            if not dead or chance.random() < 0.3 or killed == kills:
+                self.must(*argv, "--out", str(folder), before=before)
+                assert content(folder) == whole, f"{folder.name}: another end"
                 number += 1
-                folder = self.place / f"train-{number}"
-        self.must(*argv, "--out", str(folder))
-        assert fingerprint(folder) == whole
+                folder = self.place / f"{name}-{number}"
         return killed
 
     def kill_saving(self, kills: int, seed: int = 0) -> int:
@@ -151,6 +151,25 @@ def measured(path: Path) -> Any:
 
 
 def report_of(page: Path) -> list[tuple[str, bytes]]:
-    """Its tables; the page itself names the time."""
-    tables = sorted(page.with_name(f"{page.stem}_files").glob("*.csv"))
-    return [(path.name, path.read_bytes()) for path in tables]
+    """Its tables, wherever it lies; the page itself names the time."""
+    tables, here = sorted(page.with_name(f"{page.stem}_files").glob("*.csv")), str(page.parent).encode()
+    return [(path.name, path.read_bytes().replace(here, b"")) for path in tables]
+
+
+def demo_of(folder: Path) -> list[Any]:
+    return [fingerprint(folder / method) for method in ("erm", "proud-plus")] + [report_of(folder / "report.html")]
+
+
+def small_demo() -> None:
+    """In the child: few images, hardly any training, empty figures."""
+    from proud.data import embedded
+    from proud.methods import presets
+    from proud.model import adapt
+    from proud.report import page
+    from proud.report.figures import maps
+
+    presets.PRESETS["embedded"] |= {"epochs": 2, "pretrain_epochs": 1, "batch_size": 16, "views": 1}
+    embedded.PER_CLASS = adapt.FEWEST_PER_CLASS = 2
+    maps.embed = lambda features: features[:, :2]
+    page.panel_png = lambda panel, theme: b""
+    page.chart_files = lambda chart: {"png": b"", "pdf": b""}

@@ -9,7 +9,8 @@ LOSSES = 3  # power losses after each file event
 WRITES = 12  # changes of files that fail
 FLIPS = 60  # wrong bits in a finished run
 HALF_DONE_FLIPS = 6  # wrong bits in a run that is resumed
-COMMAND_KILLS = 4
+COMMAND_KILLS = 4  # of `Model.save`
+SERVER_KILLS = 2  # of `proud review`, and of `proud serve`
 SOAK_ONLY = {  # like others, and some seconds each
     "the terminal is gone",
     "SIGTERM during evaluation",

@@ -1,15 +1,12 @@
-"""Writes that fail, bits that rot, commands that are killed. Full size: `make soak`."""
+"""Writes that fail, bits that rot. Full size: `make soak`."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from commands import Killed
 from crashing import SmallRun
 from failing import KINDS, count_changes, fail_once
 from flips import flip_finished, flip_half_done
-from sizes import COMMAND_KILLS, FLIPS, HALF_DONE_FLIPS, WRITES
+from sizes import FLIPS, HALF_DONE_FLIPS, WRITES
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +23,3 @@ def test_each_change_of_a_file_may_fail_once(small: SmallRun) -> None:
 def test_wrong_bits_are_noticed(small: SmallRun) -> None:
     assert flip_finished(small, FLIPS)["refused"] > FLIPS // 2
     assert flip_half_done(small, HALF_DONE_FLIPS)["noticed"] > 0
-
-
-def test_a_killed_save_leaves_the_old_model_or_the_new_one(tmp_path: Path) -> None:
-    assert Killed(tmp_path).kill_saving(COMMAND_KILLS) == COMMAND_KILLS

@@ -14,10 +14,11 @@ from safetensors.numpy import load_file
 from proud.cli import main as cli
 from proud.data import embedded
 from proud.report.arrays import LOOK_AT
+from proud.report.class_tables import STARVED_MARK, recall_tables, recall_text, scores_table
 from proud.report.figures.maps import collect, feature_maps, unit
 from proud.report.figures.style import LIGHT, panel_png
 from proud.report.page import write_report
-from proud.report.run_tables import STARVED_MARK, look_at_pictures, recall_tables, recall_text
+from proud.report.run_tables import look_at_pictures
 from proud.report.sections import TableBlock, make_sections
 from proud.report.sources import RunSource, read_sources
 from proud.tensors import check_arrays
@@ -168,3 +169,17 @@ def test_recall_per_class_is_shown(runs: Path) -> None:
     counted = [record for record in run.records[-5:] if record["stage"] == "main"]
     for k, value in enumerate(run.result["test_recall"]):
         assert value == pytest.approx(np.mean([record["test_recall"][k] for record in counted]))
+
+
+def test_balanced_scores_are_those_of_the_saved_outputs(runs: Path) -> None:
+    """Of the last epoch, not the mean of the last ones."""
+    run = sources(runs)["erm"]
+    table = scores_table([run])
+    assert table is not None
+    recalls = np.array(
+        [(run.outputs["test/logits"].argmax(1) == k)[run.outputs["test/labels"] == k].mean() for k in range(4)]
+    )
+    stored = run.result["test_scores"]["balanced_accuracy"]
+    assert stored is not None and stored["value"] == pytest.approx(recalls.mean())
+    row = next(row for row in table.rows if row[1] == run.config.test)
+    assert row[2].startswith(f"{100 * recalls.mean():.0f}") and "n = " in row[2]

@@ -243,3 +243,21 @@ def test_runs_with_warnings_are_counted_below_the_table() -> None:
     (table,) = make_tables("pacs", rows)
     (note,) = (line for line in table.footer if "a warning" in line)
     assert note.startswith("rsc:") and "3 of 12 runs ended with a warning" in note
+
+
+def test_where_classes_are_uneven_balanced_accuracy_has_a_table_of_its_own() -> None:
+    """Not where accuracies are published, and not of results that know no recalls."""
+    rows = rows_for("pacs", ["erm", "proud"], lambda m, i, s: 80.0)
+    recalls = [
+        row | {"test_recall": [0.9, None, 0.5] if row["method"] == "proud" else [0.8, None, 0.8]} for row in rows
+    ]
+    mine = [row | {"bench": "mine", "config": row["config"] | {"data": "mine"}} for row in recalls]
+    assert len(make_tables("pacs", recalls)) == 1
+    assert len(make_tables("mine", [{**row, "test_recall": [0.8, None, 0.8]} for row in mine])) == 1
+    assert len(make_tables("mine", [{**row, "test_recall": []} for row in mine])) == 1
+    accuracy, balanced = make_tables("mine", mine)
+    assert [line.average for line in accuracy.lines] == pytest.approx([80, 80])
+    assert {line.label: line.average for line in balanced.lines} == pytest.approx(
+        {"proud (ours)": 70, "erm (ours)": 80}
+    )
+    assert "mine: balanced accuracy" in csv_text([accuracy, balanced]) and "Mean recall" in markdown(balanced)

@@ -17,8 +17,14 @@ def test_wilson_as_in_scipy(right, images):
 
 
 def test_text_names_the_images():
-    assert str(accuracy_interval(0.9, 10)) == "90.0 % (59.6–98.2, n = 10)"
-    assert paired_interval(8, 3, 200).difference.startswith("+2.5 points (−")
+    assert str(accuracy_interval(0.9, 10)) == "90 % (60–98, n = 10)"
+    assert paired_interval(80, 30, 2000).difference == "+2.5 points (+1.5 to +3.5, n = 2000)"
+
+
+def test_no_decimal_that_the_interval_says_nothing_about():
+    assert str(accuracy_interval(0.876, 97)) == "88 % (80–93, n = 97)"
+    assert str(accuracy_interval(0.876, 9700)) == "87.6 % (86.9–88.2, n = 9700)"
+    assert paired_interval(8, 3, 200).difference.startswith("+2 points (−1")
 
 
 def test_no_images_no_interval():

@@ -106,7 +106,7 @@ def make_row(
     last = [record for record in records[-LAST_EPOCHS:] if record["stage"] == records[-1]["stage"]]
     found: dict[str, Any] = {"format": FORMAT, "bench": plan.bench, "note": plan.note, **job.key._asdict()}
     found |= {"domains": list(plan.domains), "unlabeled": list(job.run.unlabeled)}
-    scores = ("test_accuracy", "val_accuracy", "test_recall", "val_recall")
+    scores = [f"{part}_{score}" for score in ("accuracy", "recall", "scores") for part in ("test", "val")]
     scored: Mapping[str, Any] = result
     found |= {name: scored[name] for name in scores if name in scored}
     for name in ("test_accuracy", "val_accuracy"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
@@ -71,13 +71,23 @@ Scores = dict[Combo, dict[int, float]]
 """Accuracy in percent by combination and seed."""
 
 
-def scores_of(rows: Iterable[ResultRow], method: str) -> Scores:
-    """A run's score is its mean over the last five epochs."""
+def scores_of(
+    rows: Iterable[ResultRow],
+    method: str,
+    score: Callable[[ResultRow], float | None] = lambda row: row["test_accuracy"],
+) -> Scores:
+    """A run's score is its mean over the last five epochs. Runs without one are left out."""
     found: Scores = {}
     for row in rows:
-        if row["method"] == method:
-            found.setdefault((row["labeled"], row["test"]), {})[row["seed"]] = 100 * row["test_accuracy"]
+        if row["method"] == method and (value := score(row)) is not None:
+            found.setdefault((row["labeled"], row["test"]), {})[row["seed"]] = 100 * value
     return found
+
+
+def balanced_accuracy(row: ResultRow) -> float | None:
+    """The mean recall of the classes that have test images."""
+    recalls = [recall for recall in row.get("test_recall", []) if recall is not None]
+    return fmean(recalls) if recalls else None
 
 
 def paired(first: Scores, second: Scores) -> tuple[Scores, Scores, Scores]:

@@ -14,6 +14,7 @@ from proud.data.decode import first_bad_files
 from proud.files import check_output, is_stdout
 from proud.model.answers import AnswerOptions
 from proud.model.evaluate import Evaluation, evaluate_domain
+from proud.text import some
 
 
 def run(arguments: EvaluateArguments) -> int:
@@ -64,8 +65,13 @@ def show_accuracy(found: Evaluation) -> None:
         table.add_row(escape(each.name), str(each.images), str(each.interval or "–"))
     table.add_section()
     table.add_row("all", str(found.images), str(found.interval))
-    table.add_row("mean of the classes", "", str(found.mean_recall))
+    scores = found.scores
+    table.add_row("balanced (mean of the classes)", "", str(scores.balanced_accuracy or "–"))
+    table.add_row("macro F1", "", str(scores.macro_f1 or "–"))
+    table.add_row("macro AUROC, one against the rest", "", str(scores.auroc or "–"))
     console.print(table)
+    if scores.absent:
+        show_plain(f"The last three are means over the classes that have images, without {some(scores.absent)}.")
 
 
 def show_adapted(found: Evaluation) -> None:

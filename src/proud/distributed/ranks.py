@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,7 @@ from proud.distributed.collectives import all_reduced, gathered, is_network_erro
 from proud.distributed.group import ALONE, Group
 from proud.errors import UserError
 from proud.nets.batch_norm import sync_batch_norms
+from proud.typed import parse_record
 
 if TYPE_CHECKING:
     from proud.methods.base import LossFunction, Method, Stage
@@ -83,6 +84,12 @@ def check_method(group: Group, name: str, method: type[Method], batch_size: int)
         raise UserError(
             f"--batch-size {batch_size} is not divisible by {group.size} processes: choose a multiple of {group.size}."
         )
+
+
+class FromFirst(TypedDict):
+    """What the first rank sends to the others; without a value it has failed."""
+
+    value: NotRequired[Any]
 
 
 class Ranks(Group):
@@ -166,14 +173,14 @@ class Ranks(Group):
         return bool(found)
 
     def from_first(self, make: Callable[[], Any]) -> Any:
-        answer: dict[str, Any] = {}
+        made: FromFirst = {}
         problem: UserError | None = None
         if self.rank == 0:
             try:
-                answer = {"answer": make()}
+                made = {"value": make()}
             except UserError as error:
                 problem = error
-        text = json.dumps(answer).encode()
+        text = json.dumps(made).encode()
         length = torch.tensor(len(text))
         with lost_rank_errors():
             dist.broadcast(length, 0, group=self.host_group)
@@ -182,10 +189,10 @@ class Ranks(Group):
             dist.broadcast(content, 0, group=self.host_group)
         if problem is not None:
             raise problem
-        answer = json.loads(content.numpy().tobytes())
-        if "answer" not in answer:
+        received = parse_record(content.numpy().tobytes(), FromFirst)
+        if "value" not in received:
             raise SystemExit(2)  # the first rank reports why
-        return answer["answer"]
+        return received["value"]
 
     @contextmanager
     def failing_together(self) -> Iterator[None]:

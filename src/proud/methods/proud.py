@@ -114,10 +114,12 @@ class ProUD(Method):
         with torch.no_grad():
             labels = self.labels[rows["unlabeled"]]
             originals, copies = self.matched_views(rows["unlabeled"], labels, draws)
-            mixed = self.domain_mix(rows["unlabeled"], originals, copies, draws)
+            images = self.domain_mix(rows["unlabeled"], originals, copies, draws)
+            if self.uses_unmixed:
+                images = torch.cat([images, self.unmixed(originals, rows["unlabeled"], draws)])
         with self.context.autocast():  # mixed and unmixed images share a forward pass, and so its batch statistics
-            features = self.net.features(torch.cat([mixed, originals]) if self.uses_unmixed else mixed)
-        mixed_features, unmixed = features[: len(mixed)], features[len(mixed) :]
+            features = self.net.features(images)
+        mixed_features, unmixed = features[: 2 * len(labels)], features[2 * len(labels) :]
         ce = total = self.mixup_loss(mixed_features, labels.repeat(2), draws)
         terms = self.unmixed_terms(unmixed.float(), labels, rows["unlabeled"]) if self.uses_unmixed else {}
         for weight, value in terms.values():
@@ -127,6 +129,10 @@ class ProUD(Method):
     @property
     def uses_unmixed(self) -> bool:
         return self.config.pml
+
+    def unmixed(self, originals: Tensor, rows: Tensor, draws: Draws) -> Tensor:
+        """The images that are learned from as they are: [labeled, unlabeled]."""
+        return originals
 
     def unmixed_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
         """Weights and values of the losses on unmixed images, labeled ones first: the merging loss (Eq. 4)."""

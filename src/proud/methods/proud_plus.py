@@ -24,6 +24,7 @@ from proud.methods.ema import WeightAverage
 from proud.methods.passes import DomainPass, Passes
 from proud.methods.proud import ProUD, ProUDConfig
 from proud.methods.views import SIMPLE_UNIFORMS, Views
+from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +60,10 @@ class ProUDPlusConfig(ProUDConfig):
     """weight of a cross-entropy on the unmixed unlabeled images, each weighted by its certainty"""
     fair: bool = False
     """rank uncertainty within each pseudo-class of a domain, so that rare classes are mixed as strongly as others"""
+    strong: bool = False
+    """unmixed unlabeled images under RandAugment and Cutout"""
+    amplitude: Share = 0.0
+    """unmixed labeled images get up to this share of the amplitude spectrum of their unlabeled partners"""
     warp: Share = 0.5
     """strength of random rotation, zoom, shear and shift of training images"""
     own_share: Share = 0.15
@@ -85,10 +90,16 @@ class WarpedViews(Views):
             x = ops.random_outline(x, outline, self.outline, self.mean, self.std)
         return ops.random_warp(x, warp, self.warp) if self.warp else x
 
+    def strong(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """The simple geometry, then RandAugment and Cutout."""
+        simple, strong = uniform.split([SIMPLE_UNIFORMS, ops.RAND_AUGMENT_UNIFORMS], 1)
+        return ops.normalize(ops.rand_augment(self.shifted(images, simple), strong), self.mean, self.std)
+
 
 class ProUDPlus(ProUD):
     Config = ProUDPlusConfig
     config: ProUDPlusConfig
+    views: WarpedViews
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
@@ -158,6 +169,22 @@ class ProUDPlus(ProUD):
         # fewer classes, less entropy: an uncertainty of half its maximum, ln K, never counts as certain
         half = math.log(self.context.classes) / 2
         return max(self.config.threshold, 1 / (1 + math.exp(half / self.config.tau_ratio)))
+
+    def draws(self, stage: Stage) -> dict[str, Draw]:
+        wanted, batch = super().draws(stage), self.config.batch_size
+        if stage.name == "main" and self.config.strong:
+            wanted["strong"] = Draw((batch, SIMPLE_UNIFORMS + ops.RAND_AUGMENT_UNIFORMS), sample_dim=0)
+        if stage.name == "main" and self.config.amplitude:
+            wanted["amplitude"] = Draw((batch,), sample_dim=0)
+        return wanted
+
+    def unmixed(self, originals: Tensor, rows: Tensor, draws: Draws) -> Tensor:
+        labeled, unlabeled = originals.chunk(2)
+        if self.config.amplitude:
+            labeled = ops.amplitude_mix(labeled, unlabeled, self.config.amplitude * draws["amplitude"])
+        if self.config.strong:
+            unlabeled = self.views.strong(self.context.unlabeled.take(rows), draws["strong"])
+        return torch.cat([labeled, unlabeled])
 
     # ---- losses on unmixed images: weighted merging, and labeled images
 

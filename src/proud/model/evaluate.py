@@ -29,9 +29,11 @@ from proud.model.reading import Reading
 from proud.model.seen import TrainedOn, is_own_data, stored_task, trained_on
 from proud.printing import DataOutput
 from proud.text import nfc, some
+from proud.trust.calibration import probabilities
 from proud.trust.collapse import missing_classes
 from proud.trust.fitted import measure
-from proud.trust.intervals import Interval, accuracy_interval, mean_recall_interval, paired_interval
+from proud.trust.intervals import Interval, accuracy_interval, paired_interval
+from proud.trust.scores import Scores, scores
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Evaluation:
     images: int
     accuracy: float
     per_class: tuple[ClassCount, ...]
+    scores: Scores
     options: AnswerOptions
     trust: dict[str, Any] | None
     """calibration, prediction sets and abstention; None for a model without validation images"""
@@ -87,11 +90,6 @@ class Evaluation:
     def interval(self) -> Interval | None:
         return accuracy_interval(self.accuracy, self.images)
 
-    @property
-    def mean_recall(self) -> Interval | None:
-        counts = [each.images for each in self.per_class]
-        return mean_recall_interval([each.accuracy for each in self.per_class], counts)
-
     def as_json(self) -> dict[str, Any]:
         """As in the file of `proud evaluate --out`, with the command that made it."""
         asked = {name: getattr(self.options, name) for name in ("coverage", "risk", "sets")}
@@ -103,8 +101,7 @@ class Evaluation:
         plain = {name: getattr(self, name) for name in ("model", "data", "root", "domain", "images", "accuracy")}
         return plain | {
             "interval": ends(self.interval),
-            "mean_recall": None if self.mean_recall is None else self.mean_recall.value,
-            "mean_recall_interval": ends(self.mean_recall),
+            "scores": self.scores.as_json(),
             "per_class": classes,
             "against": None if self.against is None else asdict(self.against),
             "plain": None if self.plain is None else asdict(self.plain),
@@ -176,6 +173,7 @@ def evaluate_domain(
             ClassCount(name, int((labels == k).sum()), int(((labels == k) & right).sum()))
             for k, name in enumerate(model.classes)
         ),
+        scores=scores(probabilities(logits, model.trust.temperature if model.trust else 1.0), labels, model.classes),
         options=options,
         trust=measured_trust(model, logits, labels, options),
         trained_on=trained_on(folder, model.config, catalog, files, own),

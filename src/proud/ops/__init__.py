@@ -45,6 +45,7 @@ from proud.ops.randaugment import (
     rand_augment,
     random_warp,
 )
+from proud.ops.spectrum import amplitude_mix
 
 __all__ = [
     "RANDOM_OUTLINE_UNIFORMS",
@@ -55,6 +56,7 @@ __all__ = [
     "ClassIndex",
     "NoiseMixDraw",
     "PseudoLabels",
+    "amplitude_mix",
     "anchored_prototypes",
     "augment",
     "augment_draw",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from proud.report.class_tables import recall_tables, scores_table
 from proud.report.figures.curves import training_curves
 from proud.report.figures.evaluation import confusion, confusion_chart, measured_sets, most_confused, reliability_chart
 from proud.report.figures.maps import feature_maps, training_domains
@@ -27,7 +28,6 @@ from proud.report.run_tables import (
     domain_tables,
     look_at_tables,
     published_table,
-    recall_tables,
     runs_table,
     settings_table,
     site_tables,
@@ -97,7 +97,12 @@ def make_sections(
     sections = [
         Section("data", "Data", "", [*_tables("domains", domain_tables(runs))]),
         Section("results", "Results", "", results),
-        Section("classes", "Classes", "", [*_tables("recall", recall_tables(runs))]),
+        Section(
+            "classes",
+            "Classes",
+            "",
+            [*_tables("scores", [scores_table(runs)]), *_tables("recall", recall_tables(runs))],
+        ),
         _sites(runs),
         _curves(runs),
         _maps(runs, progress),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proud.bench.plan import DEVELOPMENT, Combo, Key
 from proud.bench.results import ResultRow, check_same_images, check_same_settings, key_of
-from proud.bench.scores import Cell, Scores, Summary, paired, scores_of, summarize
+from proud.bench.scores import Cell, Scores, Summary, balanced_accuracy, paired, scores_of, summarize
 from proud.config import method_settings
 from proud.errors import UserError
 from proud.files import replacing
@@ -81,7 +81,7 @@ def write_tables(bench: str, rows: Sequence[ResultRow], stem: Path | None, note:
 
 
 def make_tables(bench: str, rows: Sequence[ResultRow], note: str = "") -> list[ResultTable]:
-    """The main table and, if there are ablation runs, the ablation table."""
+    """The main table; with ablation runs, theirs; and where nothing is published, balanced accuracy if it differs."""
     rows = distinct([row for row in rows if row["bench"] == bench])
     if not rows:
         raise UserError(f"There are no results of {bench} yet.")
@@ -107,7 +107,26 @@ def make_tables(bench: str, rows: Sequence[ResultRow], note: str = "") -> list[R
         footer(rows, methods, development, [text for text in notes if text] if published else []),
     )
     ablation = ablation_table(table, scores, published) if published and published.ablation else None
-    return [table, *([ablation] if ablation else [])]
+    balanced = None if published else balanced_table(table, rows, methods, scores)
+    return [each for each in (table, ablation, balanced) if each]
+
+
+def balanced_table(
+    table: ResultTable, rows: Sequence[ResultRow], methods: Sequence[str], scores: dict[str, Scores]
+) -> ResultTable | None:
+    """The same runs by the mean recall of the classes; None without recalls, or if all classes are equally large."""
+    balanced = {method: scores_of(rows, method, balanced_accuracy) for method in methods}
+    if not any(balanced.values()) or all(nearly_equal(scores[method], balanced[method]) for method in methods):
+        return None
+    lines = [our_line(method, summarize(balanced[method], table.combos, table.development), None) for method in methods]
+    text = "Mean recall of the classes in %, so that each counts alike; otherwise as above."
+    return replace(table, title=f"{table.title}: balanced accuracy", lines=tuple(lines), footer=(text,))
+
+
+def nearly_equal(first: Scores, second: Scores) -> bool:
+    """Up to a hundredth of a point, wherever both are known."""
+    pairs = [(first[combo][seed], value) for combo, values in second.items() for seed, value in values.items()]
+    return all(abs(a - b) < 0.01 for a, b in pairs)
 
 
 def is_benchmark(bench: str, rows: Sequence[ResultRow]) -> bool:

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from torch import Tensor
+
 from proud.config import LAST_EPOCHS
 from proud.stored import EpochRecord, ResultRecord
+from proud.trust.calibration import probabilities
 from proud.trust.intervals import accuracy_interval
+from proud.trust.scores import scores
 from proud.typed import as_record
 
 
@@ -39,3 +43,14 @@ def intervals(result: dict[str, Any], images: dict[str, int]) -> dict[str, Any]:
         if interval is not None:
             found |= {f"{name}_images": count, f"{name}_interval": [interval.low, interval.high]}
     return found
+
+
+def balanced_scores(
+    outputs: Mapping[str, tuple[Tensor, Tensor]], classes: Sequence[str], temperature: float
+) -> dict[str, Any]:
+    """Of the saved network on `val` and `test`, from their logits and labels."""
+    parts = {name: outputs[name] for name in ("val", "test") if name in outputs}
+    return {
+        f"{name}_scores": scores(probabilities(logits, temperature), labels, classes).as_json()
+        for name, (logits, labels) in parts.items()
+    }

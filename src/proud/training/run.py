@@ -40,7 +40,7 @@ from proud.training.forecast import forecasting
 from proud.training.loop import Epochs, Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
-from proud.training.result import intervals, summary
+from proud.training.result import balanced_scores, intervals, summary
 from proud.training.reuse import Reuse
 from proud.training.run_folder import (
     RunFolder,
@@ -193,8 +193,10 @@ def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> Re
     prototypes = save_outcome(run.folder, loop, about, records, outputs)
     problems = collapses(loop, outputs)
     result: dict[str, Any] = {**summary(records)} | ({"warnings": problems} if problems else {})
+    trust = calibration(outputs, run.options.folds)
     result |= intervals(result, images)
-    whole, trust = as_record(result, ResultRecord), calibration(outputs, run.options.folds)
+    result |= balanced_scores(outputs, task.training.classes, trust["temperature"] if trust else 1.0)
+    whole = as_record(result, ResultRecord)
     files = model_files(
         method.network().state_dict(),
         method.context.spec,

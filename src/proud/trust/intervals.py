@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+WIDEST_WITH_DECIMAL = 0.04  # a standard error of about one point
 Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
@@ -24,18 +25,21 @@ class Interval:
     images: int
 
     def __str__(self) -> str:
-        """For example 90.0 % (59.6–98.2, n = 10)."""
-        return f"{100 * self.value:.1f} % ({100 * self.low:.1f}–{100 * self.high:.1f}, n = {self.images})"
+        """For example 90 % (60–98, n = 10): a decimal only where the interval says something about it."""
+        digits = 0 if self.high - self.low > WIDEST_WITH_DECIMAL else 1
+        value, low, high = (f"{100 * number:.{digits}f}" for number in (self.value, self.low, self.high))
+        return f"{value} % ({low}–{high}, n = {self.images})"
 
     @property
     def difference(self) -> str:
-        """The text of a difference, for example +2.5 points (−1.0 to +6.0, n = 200)."""
-        value, low, high = (signed(100 * number) for number in (self.value, self.low, self.high))
+        """The text of a difference, for example +2 points (−1 to +6, n = 200)."""
+        digits = 0 if self.high - self.low > WIDEST_WITH_DECIMAL else 1
+        value, low, high = (signed(100 * number, digits) for number in (self.value, self.low, self.high))
         return f"{value} points ({low} to {high}, n = {self.images})"
 
 
-def signed(number: float) -> str:
-    return f"{number:+.1f}".replace("-", "−")
+def signed(number: float, digits: int = 1) -> str:
+    return f"{number:+.{digits}f}".replace("-", "−")
 
 
 def accuracy_interval(accuracy: float, images: int) -> Interval | None:

@@ -7,13 +7,14 @@ errors on labeled domains that were left out of the fit, of full-size or of smal
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+from proud.stored import RegressionRecord, SiteAccuracyRecord
+from proud.typed import parse_record
 
 SHARPEST = 0.02  # signals between 0 and 1 are kept so far away from both ends
 
@@ -78,10 +79,10 @@ def estimate(signals: Mapping[str, float]) -> Estimate | None:
 
 @cache
 def regressions() -> dict[str, Regression]:
-    stored = json.loads((files("proud.trust") / "site_accuracy.json").read_text(encoding="utf-8"))
+    stored = parse_record((files("proud.trust") / "site_accuracy.json").read_bytes(), SiteAccuracyRecord)
     return {name: read_regression(found) for name, found in stored["regressions"].items()}
 
 
-def read_regression(stored: dict[str, Any]) -> Regression:
-    lists = {name: tuple(stored[name]) for name in ("features", "means", "scales", "weights")}
-    return Regression(**lists, bias=stored["bias"], half_width=stored["half_width"])
+def read_regression(stored: RegressionRecord) -> Regression:
+    means, scales, weights = (tuple(each) for each in (stored["means"], stored["scales"], stored["weights"]))
+    return Regression(tuple(stored["features"]), means, scales, weights, stored["bias"], stored["half_width"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar
 
 import anyio.to_thread
+from msgspec import Meta
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -17,9 +17,11 @@ from starlette.routing import Route
 from proud.data.decode import BadImage
 from proud.errors import UserError
 from proud.files import json_bytes
+from proud.stored import Count
+from proud.typed import parse_record
 from proud.web.pages import as_json, page_routes, read_body
 from proud.web.thumbnails import LARGE_SIDE, Changed, Thumbnails, media_type, picture
-from proud.web.views import GUESS, ORDERS, SHOWN, Views
+from proud.web.views import ORDERS, SHOWN, Views
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,6 +39,18 @@ FILES = {
 MOST_JSON = 2 << 20  # a selection of 100,000 images
 PICTURES_AT_ONCE = 4
 NOT_STORED = 507
+Change = TypeVar("Change")
+
+
+class NewLabels(TypedDict):
+    """A class number for images, the model's guess for each of them, or None: no label."""
+
+    images: Annotated[list[Count], Meta(min_length=1)]
+    label: Count | Literal["guess"] | None
+
+
+class Undo(TypedDict):
+    """An empty object."""
 
 
 class Review:
@@ -114,17 +128,17 @@ class Review:
     # ---- changing
 
     async def set_labels(self, request: Request) -> Response:
-        """{"images": [numbers], "label": class number, "guess" or null} → the labels that changed, once on disk."""
-        given = await read_json(request)
-        rows, label = given.get("images"), given.get("label")
-        if not isinstance(rows, list) or not rows or not all(is_below(row, len(self.views.atlas)) for row in rows):
-            raise HTTPException(400, "`images` must be a list of image numbers.")
-        if label not in (None, GUESS) and not is_below(label, len(self.views.atlas.classes)):
-            raise HTTPException(400, "`label` must be a class number, `guess` or null.")
+        """The labels that changed, once they are on disk."""
+        given = await read_change(request, NewLabels)
+        rows, label = given["images"], given["label"]
+        if max(rows) >= len(self.views.atlas):
+            raise HTTPException(400, "There is no such image.")
+        if isinstance(label, int) and label >= len(self.views.atlas.classes):
+            raise HTTPException(400, "There is no such class.")
         return await self._change(partial(self.views.set, rows, label))
 
     async def undo(self, request: Request) -> Response:
-        await read_json(request)
+        await read_change(request, Undo)
         return await self._change(self.views.undo)
 
     async def _change(self, act: Callable[[], list[tuple[int, int]]]) -> Response:
@@ -147,18 +161,11 @@ def number(text: str) -> int:
         raise HTTPException(400, "Sites and classes are numbers.") from None
 
 
-def is_below(given: Any, limit: int) -> bool:
-    return type(given) is int and 0 <= given < limit
-
-
-async def read_json(request: Request) -> dict[str, Any]:
+async def read_change(request: Request, kind: type[Change]) -> Change:
     """Only JSON: files and forms are refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "Only JSON is accepted.")
     try:
-        found = json.loads(await read_body(request, MOST_JSON))
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "The body is not valid JSON.") from None
-    if not isinstance(found, dict):
-        raise HTTPException(400, "The body must be a JSON object.")
-    return found
+        return parse_record(await read_body(request, MOST_JSON), kind)
+    except ValueError as error:
+        raise HTTPException(400, f"The body is not valid: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from proud.model.export.parity import Answers, Program
 from proud.model.predict import Model
 from proud.nets.batch_norm import BlendedBatchNorm
 from proud.ops import evaluation_view
+from proud.stored import TimmRecord
+from proud.typed import as_record, read_record
 
 CONFIG, TENSORS = "config.json", "model.safetensors"
 CROPS = {"middle": "center", "pad": "border", "stretch": "squash"}  # in timm's words
@@ -26,7 +27,7 @@ def write_timm(model: Model, about: dict[str, Any], folder: Path) -> None:
     """The softmax of the network's logits is the calibrated probability: they are divided by the temperature."""
     refuse_other_networks(model)
     config = timm_config(model, about)
-    wanted = create(config).state_dict()
+    wanted = create(as_record(config, TimmRecord)).state_dict()
     head, classifier = plain_head(model.net), config["pretrained_cfg"]["classifier"]
     parts = {"weight": head.weight, "bias": head.bias}
     tensors = dict(model.net.backbone.state_dict())
@@ -79,7 +80,7 @@ def timm_config(model: Model, about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def create(config: dict[str, Any]) -> nn.Module:
+def create(config: TimmRecord) -> nn.Module:
     import timm  # noqa: PLC0415
 
     network: nn.Module = timm.create_model(
@@ -89,7 +90,7 @@ def create(config: dict[str, Any]) -> nn.Module:
 
 
 def read_timm(folder: Path, model: Model) -> Program:
-    network = create(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    network = create(read_record(folder / CONFIG, TimmRecord))
     network.load_state_dict(read_tensors(folder / TENSORS))
     spec, squared = model.spec, Squared(model.spec.size, model.pixels.side, model.spec.square)
 

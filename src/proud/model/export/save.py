@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from proud.errors import UserError
-from proud.files import check_output, replacing, user_errors
+from proud.files import check_output, replacing, sync_folder
+from proud.held import PART, HeldFolder
 from proud.model.answers import AnswerOptions
 from proud.model.export.about import about_export
 from proud.model.export.deployed import Deployed
@@ -50,10 +51,12 @@ def export_model(
 def export_timm(
     model: Model, folder: Path, out: Path, options: AnswerOptions, images: Sequence[Path], overwrite: bool
 ) -> Parity:
-    """Both files are made and checked elsewhere first."""
-    there = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    """Both files are made and checked elsewhere first. config.json is replaced last, and is away while the weights
+    are replaced: a kill never leaves new weights under the earlier names of classes."""
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file: --format timm writes a folder.")
+    with HeldFolder(out) as held:
+        there = {name for name in held.names() if not PART.fullmatch(name)}
     if there - {CONFIG, TENSORS}:
         raise UserError(f"{out} has other files: choose another --out.")
     if there and not overwrite:
@@ -61,7 +64,11 @@ def export_timm(
     with tempfile.TemporaryDirectory() as trial:
         write_timm(model, about_export(model, folder, options), Path(trial))
         found = check_parity(model, options, read_timm(Path(trial), model), images)
-        for name in (TENSORS, CONFIG):
-            with replacing(out / name) as part, user_errors(out / name):
-                shutil.copyfile(Path(trial) / name, part)
+        with HeldFolder(out) as held:
+            held.remove_parts()
+        with replacing(out / CONFIG) as config, replacing(out / TENSORS) as tensors:
+            shutil.copyfile(Path(trial) / CONFIG, config)
+            shutil.copyfile(Path(trial) / TENSORS, tensors)
+            (out / CONFIG).unlink(missing_ok=True)
+            sync_folder(out)
     return found
