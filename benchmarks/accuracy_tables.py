@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from table_text import read, table
+from table_text import read, source, table
 
 from proud.methods import METHODS, method_class
 from proud.report.formats import markdown
@@ -77,3 +77,16 @@ def measured(name: str) -> str:
             rows.append([whole(bench).title, f"`{method}`", cells, *numbers(line), f"{theirs:.1f}" if theirs else "–"])
     header = ["data", "method", "combinations", "Avg", "Std", "worst", "published Avg, same combinations"]
     return table(header, rows) + "".join(f"\n`benchmarks/results/{bench}.jsonl`\n" for bench in BENCHES)
+
+
+def demo() -> str:
+    """Accuracy of the demo's runs on the unseen site, and of the pseudo-labels."""
+    found = read("demo.json")
+    rows = []
+    for name, run in found["runs"].items():
+        first, last = run.get("domains_first", {}), run.get("domains_last", {})
+        right = [f"{site} {100 * first[site]['accuracy']:.0f} → {100 * last[site]['accuracy']:.0f} %" for site in first]
+        rows.append([f"`{name}`", f"{100 * run['test_accuracy']:.1f} %", ", ".join(right) or "–"])
+    about = run | {"command": found["command"]}
+    header = ["method", "accuracy on street", "right pseudo-labels, first → last epoch"]
+    return table(header, rows) + source("demo.json", about)

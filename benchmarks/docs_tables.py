@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from accuracy_tables import averages, measured, results, short
+from accuracy_tables import averages, demo, measured, results, short
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
 from soak_tables import (
     damage_table,
@@ -206,6 +206,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "estimates": estimates,
     "pacs": lambda: results("pacs"),
     "digits-dg": lambda: results("digits-dg"),
+    "demo": demo,
     "short": short,
     "averages": averages,
     **{f"measured-{name}": partial(measured, name) for name in FAMILIES},

@@ -8,6 +8,7 @@ from sphinx.util import logging
 
 from _extension import mathematics
 from _extension.contents import with_contents
+from _extension.files import unexplained
 from _extension.generated import with_generated
 from _extension.python_api import undocumented
 
@@ -26,7 +27,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def check(app: Sphinx) -> None:
-    for problem in undocumented():
+    for problem in (*undocumented(), *unexplained()):
         LOG.warning(problem)
 
 

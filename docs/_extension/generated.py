@@ -10,12 +10,14 @@ from collections.abc import Callable
 
 from _extension import python_api
 from _extension.commands import commands
+from _extension.files import files
 from _extension.settings import presets, settings
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
     "presets": presets,
+    "files": files,
     "estimator": python_api.estimator,
     "model": python_api.model,
     "errors": python_api.errors,

@@ -1,6 +1,7 @@
 """Every JSON file that a later command believes, as a type: names, types, lengths and ranges in one place.
 
-`proud.typed` reads them. A new field is declared here first: what is not declared is not read.
+`proud.typed` reads them. A new field is declared here first, with what it is: what is not declared is not read.
+docs/reference/files.md is made from this file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ LARGEST_SIDE = 4096  # pixels
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
+Mean = Annotated[float, Meta(ge=-1e4, le=1e4)]
+Deviation = Annotated[float, Meta(ge=1e-4, le=1e4)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 Share = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]  # rounding
 Name = Annotated[str, Meta(max_length=10_000)]
@@ -34,18 +37,18 @@ Settings = dict[Name, Plain | list[Plain] | dict[Name, Plain | list[Plain]]]
 SiteRecord = TypedDict(
     "SiteRecord",
     {
-        "uncertainty": Number,
-        "lambda_uncertainty": Number,
-        "lambda": Number,
-        "certain": Number,
-        "class_shift": Number,
-        "uncertain": Number,
-        "agreement": Number,
-        "prototype_shift": Number,
-        "stability": Number,
-        "accuracy": Share,
-        "audited": Count,
-        "recall": Recall,
+        "uncertainty": Number,  # mean uncertainty of the pseudo-labels, Eq. 5
+        "lambda_uncertainty": Number,  # mean λ by Eq. 7, before random ratios
+        "lambda": Number,  # mean mixing ratio
+        "certain": Number,  # share of pseudo-labels with λ above the threshold
+        "class_shift": Number,  # total variation between their class mix and the labeled domain's
+        "uncertain": Number,  # share above half of the largest uncertainty
+        "agreement": Number,  # mean share of the views that agree with the label
+        "prototype_shift": Number,  # mean cosine distance of the site's prototypes to the merged ones
+        "stability": Number,  # share unchanged since the epoch before
+        "accuracy": Share,  # of the pseudo-labels, where true labels are known
+        "audited": Count,  # images with true labels, if not all
+        "recall": Recall,  # of the pseudo-labels, by class
     },
     total=False,
 )
@@ -55,34 +58,34 @@ SiteRecord = TypedDict(
 class SharedWith(TypedDict):
     """The run of a bench whose work was used."""
 
-    method: Name
-    test: Name
+    method: Name  # of that run
+    test: Name  # its test domain
 
 
 class EpochRecord(TypedDict):
     """One line of records.jsonl."""
 
-    stage: Name
-    epoch: Count
-    step: NotRequired[Count]
-    losses: dict[Name, Number]
-    domains: NotRequired[dict[Name, SiteRecord]]
-    val_accuracy: NotRequired[Share]
-    val_recall: NotRequired[Recall]
-    test_accuracy: NotRequired[Share]
-    test_recall: NotRequired[Recall]
-    shared_with: NotRequired[SharedWith]
+    stage: Name  # pretrain, main or a stage of the method
+    epoch: Count  # within the stage, from 1
+    step: NotRequired[Count]  # optimizer steps of the stage so far
+    losses: dict[Name, Number]  # mean over the epoch's steps
+    domains: NotRequired[dict[Name, SiteRecord]]  # signals of each unlabeled domain
+    val_accuracy: NotRequired[Share]  # on validation images, if evaluated in this epoch
+    val_recall: NotRequired[Recall]  # by class
+    test_accuracy: NotRequired[Share]  # on the test domain, if evaluated in this epoch
+    test_recall: NotRequired[Recall]  # by class
+    shared_with: NotRequired[SharedWith]  # the run of a bench that did this epoch
 
 
 class TimingRecord(TypedDict):
     """One line of timings.jsonl."""
 
-    stage: Name
-    epoch: Count
-    begin: NotRequired[Seconds]
-    steps: NotRequired[Seconds]
-    evaluation: NotRequired[Seconds]
-    shared_with: NotRequired[SharedWith]
+    stage: Name  # as in records.jsonl
+    epoch: Count  # as in records.jsonl
+    begin: NotRequired[Seconds]  # work before the first step, such as pseudo-labels
+    steps: NotRequired[Seconds]  # all steps
+    evaluation: NotRequired[Seconds]  # validation and test
+    shared_with: NotRequired[SharedWith]  # as in records.jsonl
 
 
 # ---- a run: run.json, result.json, diagnosis.json
@@ -91,148 +94,150 @@ class TimingRecord(TypedDict):
 class DomainRecord(TypedDict):
     """One domain of the run's data."""
 
-    role: Literal["labeled", "unlabeled", "test"]
-    images: Count
-    validation: NotRequired[Count]
-    validation_per_class: NotRequired[dict[Name, Count]]
-    per_class: NotRequired[dict[Name, Count]]
-    audited: NotRequired[Count]
-    known: NotRequired[Count]
-    known_hash: NotRequired[Digest]
-    found: NotRequired[bool]
-    examples: NotRequired[list[Text]]
+    role: Literal["labeled", "unlabeled", "test"]  # what it is used for
+    images: Count  # used for training; of the test domain, all
+    validation: NotRequired[Count]  # images held out
+    validation_per_class: NotRequired[dict[Name, Count]]  # the same by class
+    per_class: NotRequired[dict[Name, Count]]  # images by class
+    audited: NotRequired[Count]  # images whose true label is known to the audit alone
+    known: NotRequired[Count]  # images with a label from --labels
+    known_hash: NotRequired[Digest]  # digest of these labels
+    found: NotRequired[bool]  # a site found in a pool
+    examples: NotRequired[list[Text]]  # paths of some of its images
 
 
 class PoolRecord(TypedDict):
     """Images of unknown origin, and the sites that were found among them."""
 
-    images: Count
-    sites: Count
-    separation: Number | None
+    images: Count  # in the pool
+    sites: Count  # found or given
+    separation: Number | None  # silhouette of the sites; null for one site
 
 
 class SkippedFile(TypedDict):
-    path: Text
-    reason: Text
+    """An image that could not be read."""
+
+    path: Text  # of the file
+    reason: Text  # why it could not be read
 
 
 class TaskRecord(TypedDict):
     """The run's data."""
 
-    data: Text
-    benchmark: bool
-    size: Count
-    square: Name
-    stored_side: Count
-    classes: Classes
-    domains: dict[Name, DomainRecord]
-    content: NotRequired[dict[Name, Digest]]
-    pictures: NotRequired[dict[Name, Digest]]
-    skipped: list[SkippedFile]
-    ignored_links: NotRequired[list[Text]]
-    test_images_also_in_training: NotRequired[Count]
-    mapped_from_cache: NotRequired[bool]
-    pool: NotRequired[PoolRecord]
+    data: Text  # folder, table or name of the data
+    benchmark: bool  # whether it is a public benchmark in its own layout
+    size: Count  # side in pixels that the network sees
+    square: Name  # middle, pad or stretch
+    stored_side: Count  # side in pixels of the decoded images
+    classes: Classes  # in the order of the network's outputs
+    domains: dict[Name, DomainRecord]  # by name
+    content: NotRequired[dict[Name, Digest]]  # digest of each domain's images, with labels where it has them
+    pictures: NotRequired[dict[Name, Digest]]  # digest of each domain's image files
+    skipped: list[SkippedFile]  # files that --skip-bad left out
+    ignored_links: NotRequired[list[Text]]  # links that were not followed
+    test_images_also_in_training: NotRequired[Count]  # copies of training images in the test domain
+    mapped_from_cache: NotRequired[bool]  # whether images are read from the cache on disk
+    pool: NotRequired[PoolRecord]  # of --unlabeled-pool
 
 
 class SpecRecord(TypedDict):
     """A network and its input format."""
 
-    name: Name
-    classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
-    size: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
-    mean: Annotated[list[Annotated[float, Meta(ge=-1e4, le=1e4)]], Meta(min_length=3, max_length=3)]
-    std: Annotated[list[Annotated[float, Meta(ge=1e-4, le=1e4)]], Meta(min_length=3, max_length=3)]
-    own_share: NotRequired[Annotated[float, Meta(ge=0, le=1)]]
-    square: NotRequired[Literal["middle", "pad", "stretch"]]
+    name: Name  # digits, or a name known to timm
+    classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]  # number of classes
+    size: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]  # side of the input in pixels
+    mean: Annotated[list[Mean], Meta(min_length=3, max_length=3)]  # subtracted from each channel
+    std: Annotated[list[Deviation], Meta(min_length=3, max_length=3)]  # divides each channel
+    own_share: NotRequired[Annotated[float, Meta(ge=0, le=1)]]  # share of an image's own statistics in batch norm
+    square: NotRequired[Literal["middle", "pad", "stretch"]]  # how images become square
 
 
 class StartRecord(TypedDict):
     """The model that a run started from."""
 
-    folder: Text
-    weights: Digest
-    config: Settings
+    folder: Text  # of the run given to --from
+    weights: Digest  # SHA-256 of its weights
+    config: Settings  # its settings
 
 
 class RunRecord(TypedDict):
     """run.json"""
 
-    format: Literal["proud-run-1", "proud-run-2"]
-    id: NotRequired[Digest]
-    config: Settings
-    task: TaskRecord
-    model: SpecRecord
-    threads: NotRequired[Annotated[int, Meta(ge=1, le=1024)]]
-    processes: NotRequired[Annotated[int, Meta(ge=1, le=100_000)]]
-    code: NotRequired[Name]
-    versions: NotRequired[dict[Name, Name]]
-    device: NotRequired[Name]
-    commit: NotRequired[Name | None]
-    started_from: NotRequired[StartRecord]
+    format: Literal["proud-run-1", "proud-run-2"]  # version of the run's folder
+    id: NotRequired[Digest]  # random name of the run, also in .proud
+    config: Settings  # all settings
+    task: TaskRecord  # the data
+    model: SpecRecord  # the network
+    threads: NotRequired[Annotated[int, Meta(ge=1, le=1024)]]  # of the CPU
+    processes: NotRequired[Annotated[int, Meta(ge=1, le=100_000)]]  # of a distributed run
+    code: NotRequired[Name]  # digest of the method's source files
+    versions: NotRequired[dict[Name, Name]]  # of Python and the main packages
+    device: NotRequired[Name]  # kind and name
+    commit: NotRequired[Name | None]  # of the source tree, if it has one
+    started_from: NotRequired[StartRecord]  # of --from
 
 
 class ScoreRecord(TypedDict):
     """A score, and the ends of its 95 % interval."""
 
-    value: Share
-    interval: Interval | None
+    value: Share  # the score
+    interval: Interval | None  # null where there are too many probabilities for it
 
 
 class ScoresRecord(TypedDict):
     """Scores in which all classes count alike, over those that have images; `absent`: the others."""
 
-    balanced_accuracy: ScoreRecord | None
-    macro_f1: ScoreRecord | None
-    auroc: ScoreRecord | None
-    absent: Annotated[list[Name], Meta(max_length=MOST_CLASSES)]
+    balanced_accuracy: ScoreRecord | None  # mean of the recalls
+    macro_f1: ScoreRecord | None  # mean F1 score
+    auroc: ScoreRecord | None  # mean area under the curve, each class against the rest
+    absent: Annotated[list[Name], Meta(max_length=MOST_CLASSES)]  # classes without images
 
 
 class ResultRecord(TypedDict):
     """result.json. Accuracies and recalls are means over the last epochs, scores those of the saved network."""
 
-    epochs: Count
-    folder: NotRequired[Text]
-    val_accuracy: NotRequired[Share]
-    val_recall: NotRequired[Recall]
-    test_accuracy: NotRequired[Share]
-    test_recall: NotRequired[Recall]
-    domains_first: NotRequired[dict[Name, SiteRecord]]
-    domains_last: NotRequired[dict[Name, SiteRecord]]
-    val_images: NotRequired[Count]
-    val_interval: NotRequired[Interval]
-    test_images: NotRequired[Count]
-    test_interval: NotRequired[Interval]
-    val_scores: NotRequired[ScoresRecord]
-    test_scores: NotRequired[ScoresRecord]
-    warnings: NotRequired[Warnings]
+    epochs: Count  # over which accuracies and recalls are averaged
+    folder: NotRequired[Text]  # of the run
+    val_accuracy: NotRequired[Share]  # on validation images
+    val_recall: NotRequired[Recall]  # by class
+    test_accuracy: NotRequired[Share]  # on the test domain
+    test_recall: NotRequired[Recall]  # by class
+    domains_first: NotRequired[dict[Name, SiteRecord]]  # signals of each unlabeled domain in the first main epoch
+    domains_last: NotRequired[dict[Name, SiteRecord]]  # the same in the last epoch
+    val_images: NotRequired[Count]  # number of validation images
+    val_interval: NotRequired[Interval]  # 95 % interval of val_accuracy
+    test_images: NotRequired[Count]  # number of test images
+    test_interval: NotRequired[Interval]  # 95 % interval of test_accuracy
+    val_scores: NotRequired[ScoresRecord]  # on validation images
+    test_scores: NotRequired[ScoresRecord]  # on the test domain
+    warnings: NotRequired[Warnings]  # what went wrong without an error
 
 
 class LookAt(TypedDict):
     """An image whose pseudo-label is doubtful."""
 
-    path: Text
-    label: Name
-    uncertainty: Number
+    path: Text  # of the image
+    label: Name  # its pseudo-label
+    uncertainty: Number  # of that label
 
 
 class EstimateRecord(TypedDict):
     """The estimated accuracy of a site's pseudo-labels, and the ends of its interval."""
 
-    accuracy: Share
-    low: Share
-    high: Share
+    accuracy: Share  # the estimate
+    low: Share  # lower end of the 90 % interval
+    high: Share  # upper end
 
 
 class VerdictRecord(TypedDict):
     """One site of diagnosis.json. Earlier versions had other verdicts, and a score instead of the estimate."""
 
-    name: Name
-    verdict: Name
-    text: Text
-    estimate: NotRequired[EstimateRecord | None]
-    signals: dict[Name, Number]
-    look_at: Annotated[list[LookAt], Meta(max_length=1000)]
+    name: Name  # of the site
+    verdict: Name  # sound, cannot tell or poor
+    text: Text  # the verdict as it is printed
+    estimate: NotRequired[EstimateRecord | None]  # of the accuracy of its pseudo-labels
+    signals: dict[Name, Number]  # from which it is computed
+    look_at: Annotated[list[LookAt], Meta(max_length=1000)]  # its most uncertain images
 
 
 # ---- a model: model.json
@@ -241,31 +246,31 @@ class VerdictRecord(TypedDict):
 class TrustRecord(TypedDict):
     """Calibration, prediction sets and abstention; `trust.fitted` checks that the lists are complete."""
 
-    images: Count
-    temperature: Number
-    quantiles: dict[Literal["lac", "aps"], list[Share | None]]
-    thresholds: list[Share | None]
-    validation: NotRequired[dict[Name, Number | None]]
-    test: NotRequired[dict[Name, Number | None]]
-    folds: NotRequired[Count]
+    images: Count  # validation images
+    temperature: Number  # divides the logits
+    quantiles: dict[Literal["lac", "aps"], list[Share | None]]  # of prediction sets, for coverages of 50 to 99 %
+    thresholds: list[Share | None]  # of the confidence, for risks of 1 to 30 %; null where none can promise the risk
+    validation: NotRequired[dict[Name, Number | None]]  # measurements on validation images
+    test: NotRequired[dict[Name, Number | None]]  # measurements on the test domain
+    folds: NotRequired[Count]  # networks of --folds that judged the validation images
 
 
 class ModelRecord(TypedDict):
     """model.json"""
 
-    format: Literal["proud-model-1", "proud-model-2"]
-    classes: Classes
-    spec: SpecRecord
-    config: NotRequired[Settings]
-    trust: NotRequired[TrustRecord]
-    warnings: NotRequired[Warnings]
+    format: Literal["proud-model-1", "proud-model-2"]  # version of the model's folder
+    classes: Classes  # in the order of the outputs
+    spec: SpecRecord  # the network
+    config: NotRequired[Settings]  # settings of its run
+    trust: NotRequired[TrustRecord]  # calibration; absent without validation images
+    warnings: NotRequired[Warnings]  # of its run
 
 
 class TensorHead(TypedDict, total=False):
     """One tensor in the header of a safetensors file; `__metadata__` has none of it."""
 
-    dtype: Name
-    shape: Annotated[list[Count], Meta(max_length=16)]
+    dtype: Name  # as safetensors names it
+    shape: Annotated[list[Count], Meta(max_length=16)]  # its sizes
 
 
 # ---- what a folder holds: manifest.json, .proud
@@ -278,100 +283,104 @@ Stamps = dict[Name, tuple[Count, Digest]]
 class ManifestRecord(TypedDict):
     """manifest.json"""
 
-    format: Literal["proud-manifest-1"]
-    files: Stamps
+    format: Literal["proud-manifest-1"]  # version
+    files: Stamps  # every file that a command reads
 
 
 class MarkRecord(TypedDict):
     """.proud"""
 
-    format: Literal["proud-mark-1"]
-    kind: Literal["run", "demo"]
-    id: Digest
-    writer: Digest
+    format: Literal["proud-mark-1"]  # version
+    kind: Literal["run", "demo"]  # what the folder holds
+    id: Digest  # that of run.json
+    writer: Digest  # random name of the process that writes it
 
 
 # ---- checkpoints
 
 
 class PositionRecord(TypedDict):
-    stage: Count
-    epoch: Count
-    records: Count
+    """How far the run is."""
+
+    stage: Count  # number of the stage
+    epoch: Count  # finished in it
+    records: Count  # lines of records.jsonl so far
 
 
 class CheckpointRecord(TypedDict):
     """checkpoint-NNNNNN.json"""
 
-    format: Literal["proud-checkpoint-3"]
-    run: Digest
-    sha256: Digest
-    stamps: Stamps
-    position: PositionRecord
-    config: Settings
+    format: Literal["proud-checkpoint-3"]  # version
+    run: Digest  # id of the run
+    sha256: Digest  # of the tensors' file
+    stamps: Stamps  # of all files written so far
+    position: PositionRecord  # in the training
+    config: Settings  # settings of the run
 
 
 class KeptRecord(TypedDict):
     """kept.json: what one run of a bench keeps for others."""
 
-    format: Literal["proud-kept-1"]
-    by: SharedWith
-    epochs: Annotated[list[Count], Meta(min_length=1, max_length=1000)]
-    records: list[EpochRecord]
+    format: Literal["proud-kept-1"]  # version
+    by: SharedWith  # the run that kept it
+    epochs: Annotated[list[Count], Meta(min_length=1, max_length=1000)]  # whose networks are kept
+    records: list[EpochRecord]  # of the shared epochs
 
 
 # ---- a bench: results.jsonl, locks/*.lock
 
 
 class SharedPart(SharedWith):
-    part: Name
+    """The run of a bench whose work was used, and for what."""
+
+    part: Name  # what was shared: the whole training or a stage
 
 
 class ResultRow(TypedDict):
     """One line of results.jsonl."""
 
-    format: Literal["proud-result-1"]
-    bench: Name
-    note: NotRequired[Name | None]
-    method: Name
-    labeled: Name
-    test: Name
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    domains: list[Name]
-    unlabeled: NotRequired[list[Name] | None]
-    test_accuracy: Annotated[float, Meta(ge=0, le=1)]
-    val_accuracy: NotRequired[Share | None]
-    test_accuracy_last: NotRequired[list[Share]]
-    val_accuracy_last: NotRequired[list[Share]]
-    test_recall: NotRequired[Recall]
-    val_recall: NotRequired[Recall]
-    test_scores: NotRequired[ScoresRecord]
-    val_scores: NotRequired[ScoresRecord]
-    epochs: NotRequired[Count]
-    domains_first: NotRequired[dict[Name, SiteRecord]]
-    domains_last: NotRequired[dict[Name, SiteRecord]]
-    warnings: NotRequired[Warnings]
-    seconds: Seconds
-    images: NotRequired[dict[Name, Count]]
-    content: NotRequired[dict[Name, Digest]]
-    skipped: NotRequired[Count]
-    commit: NotRequired[Name | None]
-    code: NotRequired[Name | None]
-    versions: NotRequired[dict[Name, Name] | None]
-    device: NotRequired[Name | None]
-    threads: NotRequired[Count | None]
-    finished: NotRequired[Name]
-    command: NotRequired[Text]
-    shared: NotRequired[SharedPart]
-    config: Settings
+    format: Literal["proud-result-1"]  # version
+    bench: Name  # name of the data
+    note: NotRequired[Name | None]  # of --note
+    method: Name  # its name
+    labeled: Name  # labeled domain
+    test: Name  # test domain
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of the run
+    domains: list[Name]  # all domains
+    unlabeled: NotRequired[list[Name] | None]  # those used without labels
+    test_accuracy: Annotated[float, Meta(ge=0, le=1)]  # mean of the last epochs
+    val_accuracy: NotRequired[Share | None]  # the same on validation images
+    test_accuracy_last: NotRequired[list[Share]]  # of each of these epochs
+    val_accuracy_last: NotRequired[list[Share]]  # of each of these epochs
+    test_recall: NotRequired[Recall]  # by class
+    val_recall: NotRequired[Recall]  # by class
+    test_scores: NotRequired[ScoresRecord]  # of the saved network
+    val_scores: NotRequired[ScoresRecord]  # of the saved network
+    epochs: NotRequired[Count]  # over which accuracies are averaged
+    domains_first: NotRequired[dict[Name, SiteRecord]]  # signals in the first main epoch
+    domains_last: NotRequired[dict[Name, SiteRecord]]  # signals in the last epoch
+    warnings: NotRequired[Warnings]  # of the run
+    seconds: Seconds  # spent on this run
+    images: NotRequired[dict[Name, Count]]  # by domain
+    content: NotRequired[dict[Name, Digest]]  # digest of each domain's images
+    skipped: NotRequired[Count]  # unreadable files
+    commit: NotRequired[Name | None]  # of the source tree
+    code: NotRequired[Name | None]  # digest of the method's source files
+    versions: NotRequired[dict[Name, Name] | None]  # of Python and the main packages
+    device: NotRequired[Name | None]  # kind and name
+    threads: NotRequired[Count | None]  # of the CPU
+    finished: NotRequired[Name]  # date and time
+    command: NotRequired[Text]  # as it was typed
+    shared: NotRequired[SharedPart]  # the run whose work was used
+    config: Settings  # all settings
 
 
 class ClaimRecord(TypedDict):
-    """Who holds a lock."""
+    """locks/*.lock: who holds it."""
 
-    host: Name
-    pid: Count
-    since: NotRequired[Name]
+    host: Name  # name of the machine
+    pid: Count  # number of the process
+    since: NotRequired[Name]  # date and time
 
 
 # ---- an image cache: steps.jsonl, done.json
@@ -380,21 +389,21 @@ class ClaimRecord(TypedDict):
 class PieceRecord(TypedDict):
     """One line of steps.jsonl."""
 
-    name: Literal["hashes", "order", "images"]
-    piece: Count
-    sum: Count
-    bad: NotRequired[dict[Name, Text]]
+    name: Literal["hashes", "order", "images"]  # of the array
+    piece: Count  # its number
+    sum: Count  # its checksum
+    bad: NotRequired[dict[Name, Text]]  # images that could not be read, by number
 
 
 class CacheRecord(TypedDict):
     """done.json: checksums by piece, and size and time of each file."""
 
-    version: Count
-    count: Count
-    made_from: Settings
-    sums: dict[Literal["hashes", "order", "images"], dict[Digest, Count]]
-    files: dict[Literal["hashes", "order", "images"], tuple[int, int]]
-    bad: dict[Digest, Text]
+    version: Count  # of the cache
+    count: Count  # images
+    made_from: Settings  # what its name is the hash of
+    sums: dict[Literal["hashes", "order", "images"], dict[Digest, Count]]  # by array and piece
+    files: dict[Literal["hashes", "order", "images"], tuple[int, int]]  # size and time of each array's file
+    bad: dict[Digest, Text]  # images that could not be read, by number
 
 
 # ---- an export: config.json
@@ -403,9 +412,9 @@ class CacheRecord(TypedDict):
 class TimmRecord(TypedDict):
     """config.json, as far as a network of timm is built from it."""
 
-    architecture: Name
-    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
-    model_args: Annotated[dict[Name, Plain], Meta(max_length=100)]
+    architecture: Name  # name in timm
+    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]  # outputs
+    model_args: Annotated[dict[Name, Plain], Meta(max_length=100)]  # for timm.create_model
 
 
 # ---- inside the package: trust/site_accuracy.json
@@ -414,22 +423,26 @@ Coefficients = Annotated[list[Number], Meta(min_length=1, max_length=100)]
 
 
 class RegressionRecord(TypedDict):
-    features: list[Name]
-    means: Coefficients
-    scales: Coefficients
-    weights: Coefficients
-    bias: Number
-    half_width: Share
+    """From signals of a site to the accuracy of its pseudo-labels."""
+
+    features: list[Name]  # signals, in the order of the lists below
+    means: Coefficients  # subtracted from the signals
+    scales: Coefficients  # divide them
+    weights: Coefficients  # of the regression
+    bias: Number  # of the regression
+    half_width: Share  # of the 90 % interval
 
 
 class SiteAccuracyRecord(TypedDict):
-    regressions: dict[Name, RegressionRecord]
+    """trust/site_accuracy.json"""
+
+    regressions: dict[Name, RegressionRecord]  # by kind of run
 
 
 # ---- a report
 
 
 class ReportMark(TypedDict):
-    """The files of an earlier report."""
+    """made-by-proud-report.json: the files of an earlier report."""
 
-    files: list[Name]
+    files: list[Name]  # written by the report, which --overwrite may replace

@@ -11,7 +11,7 @@ from proud.ops._shared import per_sample, widen
 def amplitude_mix(x: Tensor, style: Tensor, ratio: Tensor) -> Tensor:
     """x with a blend of its amplitudes and those of `style`, phases unchanged. [N,C,S,S], [N,C,S,S], [N] -> [N,C,S,S].
 
-    The spectrum keeps the phase of x; its amplitude becomes ratio |F(style)| + (1 - ratio) |F(x)|.
+    The spectrum keeps the phase of x; its amplitude becomes `ratio |F(style)| + (1 - ratio) |F(x)|`.
     """
     spectrum, other = torch.fft.rfft2(widen(x)), torch.fft.rfft2(widen(style))
     own = spectrum.abs()
