@@ -15,9 +15,9 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
@@ -174,18 +174,29 @@ class Explorer:
         return {"cell": cell, "variant": variant, "seconds": seconds, "trail": trail, **self.about}
 
 
+Job = tuple[str, dict[str, Any]]  # cell and variant
+
+
+def jobs_of(cells: Sequence[str], variants: list[dict[str, Any]], compiled: bool) -> list[list[Job]]:
+    """What one process takes at a time: one job or, as compiled code serves all cells, all those of a variant."""
+    if compiled:
+        return [[(cell, variant) for cell in cells] for variant in variants]
+    return [[(cell, variant)] for cell in cells for variant in variants]
+
+
 def work(arguments: argparse.Namespace, jobs: Any, rows: Any) -> None:
     """A process that takes jobs until there are none left."""
     torch.set_num_threads(1)
     explorer = Explorer(arguments)
-    while (job := jobs.get()) is not None:
-        try:
-            rows.put(explorer(*job))
-        except Exception as error:  # one variant that fails does not end the others
-            rows.put(f"{job[0]} {job[1]['name']}: {type(error).__name__}: {error}")
+    while (taken := jobs.get()) is not None:
+        for cell, variant in taken:
+            try:
+                rows.put(explorer(cell, variant))
+            except Exception as error:  # one variant that fails does not end the others
+                rows.put(f"{cell} {variant['name']}: {type(error).__name__}: {error}")
 
 
-def spread(arguments: argparse.Namespace, todo: list[tuple[str, dict[str, Any]]]) -> Iterator[Any]:
+def spread(arguments: argparse.Namespace, todo: list[list[Job]]) -> Iterator[Any]:
     """The rows of all jobs, from several processes on one device."""
     context = torch.multiprocessing.get_context("spawn")
     jobs, rows = context.Queue(), context.Queue()
@@ -194,7 +205,7 @@ def spread(arguments: argparse.Namespace, todo: list[tuple[str, dict[str, Any]]]
     processes = [context.Process(target=work, args=(arguments, jobs, rows)) for _ in range(arguments.workers)]
     for process in processes:
         process.start()
-    for _ in todo:
+    for _ in chain(*todo):
         yield rows.get()
     for process in processes:
         process.join()
@@ -230,10 +241,11 @@ def main() -> None:
         if cell not in every:
             raise SystemExit(f"{cell} is not a development cell: its test accuracy must not guide choices")
     common = {name: json.loads(value) for name, value in (pair.split("=", 1) for pair in arguments.set)}
-    todo = [(cell, variant | common) for cell in cells for variant in recipe.variants(arguments.variants)]
+    variants = [variant | common for variant in recipe.variants(arguments.variants)]
+    todo = jobs_of(cells, variants, arguments.steps == "compiled")
     with tempfile.TemporaryDirectory() as here:
         arguments.pretrained = arguments.pretrained or here
-        found = spread(arguments, todo) if arguments.workers > 1 else starmap(Explorer(arguments), todo)
+        found = spread(arguments, todo) if arguments.workers > 1 else starmap(Explorer(arguments), chain(*todo))
         for row in found:
             if not isinstance(row, dict):
                 print(row or "out of time", flush=True)

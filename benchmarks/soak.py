@@ -29,7 +29,7 @@ CASES = {
     "CSV tables": 700,
     "bench results": 700,
 }
-FOLDERS = 3_500  # about six commands each
+FOLDERS = 2_600  # about eight commands each
 
 
 def kills(place: Path) -> dict[str, Any]:

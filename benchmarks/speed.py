@@ -74,11 +74,7 @@ def begin(method: Method, number: int, epoch: int, random: Randomness) -> tuple[
     stage = method.stage_list()[number]
     random.begin_epoch(stage.name, epoch)
     method.begin_epoch(stage, epoch, random)
-    rows = {
-        name: random.rows(name, population, stage.steps, method.config.batch_size).to(method.context.device)
-        for name, population in stage.pools.items()
-    }
-    return stage, rows
+    return stage, {name: rows.to(method.context.device) for name, rows in method.rows(stage, random).items()}
 
 
 def repeated(rows: dict[str, Tensor], steps: int) -> dict[str, Tensor]:

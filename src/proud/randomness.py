@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -85,6 +86,20 @@ class Randomness:
         rounds = -(-steps * batch_size // population)
         order = torch.cat([torch.randperm(population, generator=generator) for _ in range(rounds)])
         return order[: steps * batch_size].view(steps, batch_size)
+
+    def even_rows(self, purpose: str, sizes: Sequence[int], steps: int, batch_size: int) -> Tensor:
+        """The same for groups of rows that follow one another, in turn: each batch has as many rows of each group.
+
+        Each group's rows are consecutive permutations of it.
+        """
+        found = torch.empty(steps * batch_size, dtype=torch.int64)
+        start = 0
+        for place, size in enumerate(sizes):
+            mine = found[place :: len(sizes)]
+            if len(mine):
+                mine.copy_(start + self.rows(f"{purpose} {place}", size, 1, len(mine))[0])
+            start += size
+        return found.view(steps, batch_size)
 
 
 def raw_sizes(wanted: dict[str, Draw]) -> tuple[int, int]:

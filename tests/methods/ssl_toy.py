@@ -53,10 +53,7 @@ def epoch(method: Method, stage: Stage, number: int, steps: int | None = None) -
     random = Randomness(method.context.seed, method.context.device)
     random.begin_epoch(stage.name, number)
     method.begin_epoch(stage, number, random)
-    rows = {
-        name: random.rows(name, population, stage.steps, method.config.batch_size)
-        for name, population in stage.pools.items()
-    }
+    rows = method.rows(stage, random)
     wanted = method.draws(stage)
     batches = [{name: chosen[step] for name, chosen in rows.items()} for step in range(stage.steps)][:steps]
     return [method.step(stage, batch, random.draws(wanted), method.losses) for batch in batches]

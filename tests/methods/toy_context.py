@@ -50,13 +50,6 @@ def toy_method(name: str, context: Context | None = None, **settings: Any) -> Me
     return method(method.Config(**{**shared, **METHODS[name][1], **settings}), context or toy_context())
 
 
-def epoch_rows(method: Method, stage: Any, random: Randomness) -> dict[str, Tensor]:
-    return {
-        name: random.rows(name, population, stage.steps, method.config.batch_size)
-        for name, population in stage.pools.items()
-    }
-
-
 def train(method: Method, until: tuple[str, int] | None = None, after: tuple[str, int] | None = None) -> list[dict]:
     """All stages as the loop runs them; `until` and `after` name the last epoch to run and to skip."""
     random = Randomness(method.context.seed, method.context.device)
@@ -66,7 +59,7 @@ def train(method: Method, until: tuple[str, int] | None = None, after: tuple[str
             if not skipping:
                 random.begin_epoch(stage.name, epoch)
                 method.begin_epoch(stage, epoch, random)
-                rows = epoch_rows(method, stage, random)
+                rows = method.rows(stage, random)
                 losses = plain_epoch(method, stage, rows, random, lambda step: None)
                 history.append({"stage": stage.name, **{name: values.mean() for name, values in losses.items()}})
             skipping = skipping and after != (stage.name, epoch)

@@ -48,6 +48,10 @@ class MethodConfig:
     """learning rate over the epochs of a stage"""
     flip: bool = True
     """random horizontal flips (wrong for digits and text)"""
+    least_steps: Count = 1
+    """least number of steps of an epoch: with few images, one pass is only a few steps"""
+    even_sites: bool = False
+    """draw as many images from each unlabeled site, whatever its size, instead of each image equally often"""
 
 
 class Sizes(NamedTuple):
@@ -148,6 +152,16 @@ class Method(Parts):
             self.average.update(self.net, stage)
         return {name: value.detach() for name, value in found.items()}
 
+    def rows(self, stage: Stage, random: Randomness) -> dict[str, Tensor]:
+        """The row numbers of all batches of an epoch, by pool. [steps, batch size] each."""
+        batch, sites = self.config.batch_size, self.context.unlabeled.sizes
+        return {
+            name: random.even_rows(name, sites, stage.steps, batch)
+            if name == "unlabeled" and self.config.even_sites
+            else random.rows(name, population, stage.steps, batch)
+            for name, population in stage.pools.items()
+        }
+
     def network(self) -> Net:
         """The network that is evaluated and saved."""
         return self.net if self.average is None else self.average.net
@@ -174,7 +188,7 @@ class Method(Parts):
         """
         pools = {"labeled": sizes.labeled, "unlabeled": sum(sizes.unlabeled)}
         own = None if pretraining is None else frozenset({each.name for each in fields(MethodConfig)} | {*pretraining})
-        steps = {name: steps_for(size or sizes.labeled, config.batch_size) for name, size in pools.items()}
+        steps = {name: steps_for(size or sizes.labeled, config) for name, size in pools.items()}
         labeled = {"labeled": pools["labeled"]}
         return [
             Stage("pretrain", config.pretrain_epochs, steps["labeled"], labeled, own, sees_ahead),
@@ -278,8 +292,9 @@ class Method(Parts):
         return logits if self.log_prior is None else logits + self.log_prior
 
 
-def steps_for(population: int, batch_size: int) -> int:
-    return max(1, math.ceil(population / batch_size))
+def steps_for(population: int, config: MethodConfig) -> int:
+    """Of an epoch: one pass, or more where that would be fewer than the least number."""
+    return max(config.least_steps, math.ceil(population / config.batch_size))
 
 
 def buffers(**tensors: Tensor) -> nn.Module:

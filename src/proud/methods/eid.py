@@ -106,7 +106,7 @@ class EID(Method):
             epochs = config.epochs * number // config.rounds - config.epochs * (number - 1) // config.rounds
             adapting = max(1, round(config.adapt_share * epochs))
             for t, size in enumerate(sizes.unlabeled):
-                steps = steps_for(size, config.batch_size)
+                steps = steps_for(size, config)
                 stages.append(Stage(f"adapt-{number}-{t + 1}", adapting, steps, {"domain": size}))
             stages.append(Stage(f"teach-{number}", max(1, epochs - adapting), main.steps, main.pools))
         return stages

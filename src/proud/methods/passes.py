@@ -42,6 +42,8 @@ class DomainPass:
     known: Tensor | None
     """labels that the user added to these images, -1 elsewhere"""
     group: Group
+    images: Callable[[Tensor], Tensor]
+    """stored images by their numbers within the domain"""
 
     def class_means(self, labels: Tensor, counts: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Prototypes under true labels of the whole domain. [N], [K] -> [K,d], [K] bool."""
@@ -84,6 +86,7 @@ class Passes:
         self.group = ALONE if self.batch_statistics else context.group
         self.chunk_size = min(max(2 * batch_size, 32), 256) if self.batch_statistics else context.chunk_size
         self.encode = context.compile(self._encode)
+        self.classify = context.compile(self._classify)
 
     def labeled(self, random: Randomness) -> DomainPass:
         pool = self.context.labeled
@@ -116,7 +119,20 @@ class Passes:
 
             chunks = kept
         here = None if known is None else known[start + torch.cat(mine)]
-        return DomainPass(chunks, mine, size, self.count, here, self.group)
+        return DomainPass(chunks, mine, size, self.count, here, self.group, lambda rows: pool.take(start + rows))
+
+    def classified(self, domain: DomainPass) -> Tensor:
+        """The classifier's probabilities of this process's images, in evaluation view and with running statistics."""
+        rows, size = torch.cat(domain.rows), self.context.chunk_size
+        full = rows[torch.arange(-(-len(rows) // size) * size, device=rows.device) % len(rows)]  # whole chunks
+        with batch_norm.evaluating(self.net):
+            probs = [self.classify(domain.images(piece)) for piece in full.split(size)]
+        return torch.cat(probs)[: len(rows)]
+
+    def _classify(self, images: Tensor) -> Tensor:
+        with self.context.autocast():
+            _, logits = self.net(self.views.evaluation(images))
+        return logits.float().softmax(1)
 
     def _order(self, population: int) -> Tensor:
         if not self.batch_statistics:

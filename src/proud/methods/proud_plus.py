@@ -21,6 +21,7 @@ from proud.lazy import ops, torch
 from proud.methods.base import MethodConfig, Sizes, Stage, any_length
 from proud.methods.description import Description
 from proud.methods.ema import WeightAverage
+from proud.methods.mixstyle import LAYERS, MixStyle
 from proud.methods.passes import DomainPass, Passes
 from proud.methods.proud import ProUD, ProUDConfig
 from proud.methods.views import SIMPLE_UNIFORMS, Views
@@ -48,6 +49,10 @@ class ProUDPlusConfig(ProUDConfig):
     """multiplies the temperature of the uncertainty: centred features spread further"""
     classifier: NotNegative = 0.5
     """weight of the classifier's opinion in the pseudo-labels"""
+    second: Share = 0.0
+    """share of the classifier, with running statistics, in the probabilities of the pseudo-labels"""
+    style: Share = 0.0
+    """how often feature statistics of images are mixed (MixStyle), at each of three layers"""
     balance: Share = 0.25
     """how strongly pseudo-labels are pulled towards the class prior"""
     class_mix: Literal["labeled", "even"] = "even"
@@ -104,6 +109,8 @@ class ProUDPlus(ProUD):
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
         self.views = WarpedViews(context, config)
+        if config.style:
+            self.mixing = MixStyle(self.net.backbone)
         self.average = WeightAverage(self.context, self.decay_limit, statistics="averaged")
         self.passes = Passes(self.average.net, self.context, self.views, config.views, config.batch_size)
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
@@ -156,6 +163,8 @@ class ProUDPlus(ProUD):
             balance=self.config.balance,
             prior=self.prior,
             known=domain.known,
+            opinion=self.passes.classified(domain) if self.config.second else None,
+            weight=self.config.second,
             reduce=domain.group.sum,
         )
         return replace(found, labels=labels, uncertainty=uncertainty, agreement=agreement)
@@ -176,7 +185,21 @@ class ProUDPlus(ProUD):
             wanted["strong"] = Draw((batch, SIMPLE_UNIFORMS + ops.RAND_AUGMENT_UNIFORMS), sample_dim=0)
         if stage.name == "main" and self.config.amplitude:
             wanted["amplitude"] = Draw((batch,), sample_dim=0)
+        if stage.name == "main" and self.config.style:
+            wanted["style_applied"] = Draw((LAYERS,))
+            wanted["style_ratio"] = Draw((LAYERS, 4 * batch), "beta", parameter=0.1)
+            wanted |= {f"style_partner{layer}": Draw((4 * batch,), "permutation") for layer in range(LAYERS)}
         return wanted
+
+    def features(self, images: Tensor, draws: Draws) -> Tensor:
+        if not self.config.style:
+            return super().features(images, draws)
+        partners = torch.stack([draws[f"style_partner{layer}"] for layer in range(LAYERS)])
+        self.mixing.draw = (draws["style_ratio"], partners, draws["style_applied"] < self.config.style)
+        try:
+            return super().features(images, draws)
+        finally:
+            self.mixing.draw = None
 
     def unmixed(self, originals: Tensor, rows: Tensor, draws: Draws) -> Tensor:
         labeled, unlabeled = originals.chunk(2)

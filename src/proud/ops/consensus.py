@@ -35,18 +35,23 @@ def consensus(
     balance: float = 0.0,
     prior: Tensor | None = None,
     known: Tensor | None = None,
+    opinion: Tensor | None = None,
+    weight: float = 0.5,
     reduce: Callable[[Tensor], Tensor] = lambda total: total,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Labels, uncertainty in nats, and share of views that predict the label. [R,N,K], [R,N,K] -> [N] x 3.
 
     A view predicts softmax(-dist / tau + classifier log p) over the present classes, an image the mean over its views.
-    With `balance`, classes more frequent in the domain than in `prior` [K] are down-weighted: three rounds of
-    p_k (prior_k / mean p_k)^balance. A class in `known` [N] (-1: unknown) becomes the label, with zero uncertainty,
-    and counts in the frequencies. `reduce` sums over processes.
+    `opinion` [N,K], probabilities from elsewhere, gets the share `weight` of the mean. With `balance`, classes more
+    frequent in the domain than in `prior` [K] are down-weighted: three rounds of p_k (prior_k / mean p_k)^balance. A
+    class in `known` [N] (-1: unknown) becomes the label, with zero uncertainty, and counts in the frequencies. `reduce`
+    sums over processes.
     """
     scores = -widen(distances) / tau + classifier * widen(probs).clamp_min(_LEAST).log()
     views = scores.masked_fill(~present, torch.finfo(scores.dtype).min).softmax(-1)
     mean = views.mean(0)
+    if opinion is not None:
+        mean = torch.lerp(mean, opinion.to(mean.dtype), weight)
     if known is not None:  # one-hot: unchanged by the rounds, but counted in them
         stated = torch.nn.functional.one_hot(known.clamp_min(0), mean.shape[-1]).to(mean.dtype)
         mean = torch.where((known >= 0)[:, None], stated, mean)

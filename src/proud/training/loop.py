@@ -214,10 +214,9 @@ class Loop:
 
     def _rows(self, stage: Stage) -> dict[str, Tensor]:
         """This process's rows of every batch of an epoch, by pool."""
-        batch, device = self.method.config.batch_size, self.method.context.device
+        device = self.method.context.device
         return {
-            name: self.group.part(self.random.rows(name, population, stage.steps, batch), 1).to(device)
-            for name, population in stage.pools.items()
+            name: self.group.part(rows, 1).to(device) for name, rows in self.method.rows(stage, self.random).items()
         }
 
     def _finish(self, stage: Stage, epoch: int, record: dict[str, Any], laps: dict[str, float]) -> None:
