@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -40,10 +41,11 @@ def without_lengths(words: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_figures: None) -> Path:
     write_folders(tmp_path / "sites", {"central": 0, "north": 1, "south": 2}, per_class=10)
     write_folders(tmp_path, {"new_site": 3}, per_class=2)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
     return tmp_path
 
 
@@ -64,7 +66,8 @@ def test_the_commands_of_the_first_run(sites: Path) -> None:
     assert (sites / "first.html").is_file() and (sites / "next.csv").is_file()
 
 
-def test_the_python_of_the_readme(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about a network that has learned nothing yet
+def test_the_python_of_the_readme(sites: Path) -> None:
     (source,) = blocks("README.md", "python")
     source = source.replace("ROOT/", "sites/").replace("NEW_IMAGES", "new_site")
     source = source.replace("ProUD()", f"ProUD(**{SHORT!r})")
