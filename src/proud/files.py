@@ -30,6 +30,7 @@ MOST_HEADER_BYTES = 10_000_000
 def replacing(path: Path) -> Iterator[Path]:
     """Write to the yielded path; it replaces `path` atomically once it is synced to disk."""
     with user_errors(path):
+        refuse_special(path)
         make_folder(path.parent)
         part = path.parent / part_name(path.name)
         # created here, so that the user's umask decides who may read it
@@ -82,9 +83,17 @@ def user_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+def refuse_special(path: Path) -> None:
+    """A device or a pipe would be replaced by a file, /dev/null for example. Links count as what they lead to."""
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device or a pipe"
+        raise UserError(f"{path} is {what}, not a file: choose another --out.")
+
+
 def check_writable(path: Path) -> None:
     """Before long work: can its result be written there?"""
     with user_errors(path):
+        refuse_special(path)
         probe(path.parent)
 
 
@@ -92,9 +101,9 @@ def check_output(path: Path, overwrite: bool) -> None:
     """Before long work: refuse to overwrite a file silently, or to write where it is impossible."""
     if is_stdout(path):
         raise UserError("--out - (stdout) is for predict, evaluate and label-next: name a file.")
+    check_writable(path)
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists: choose another --out or add --overwrite.")
-    check_writable(path)
 
 
 def probe(folder: Path) -> None:

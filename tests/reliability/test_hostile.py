@@ -27,7 +27,7 @@ from proud.data.folder import scan_folder
 from proud.data.shapes import native_side
 from proud.data.walk import Walk
 from proud.errors import UserError
-from proud.files import write_json, write_table
+from proud.files import check_output, write_json, write_table
 from proud.methods import method_config
 from proud.model import load
 from proud.model.answers import AnswerOptions
@@ -47,6 +47,22 @@ def model(tmp_path: Path) -> Path:
     spec = model_spec("digits", 2, 16)
     Model(build_net(spec), spec, ("cat", "=1+1"), {}, torch.device("cpu")).save(tmp_path / "model")
     return tmp_path / "model"
+
+
+# ---- outputs
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["itself", "through a link"])
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(linked: bool, tmp_path: Path) -> None:
+    pipe = out = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if linked:
+        out = tmp_path / "link"
+        out.symlink_to(pipe)
+    for write in (lambda: write_json(out, {}), lambda: check_output(out, overwrite=True)):
+        with pytest.raises(UserError, match="a device or a pipe, not a file"):
+            write()
+    assert pipe.is_fifo() and out.is_symlink() == linked and len(list(tmp_path.iterdir())) == 1 + linked
 
 
 # ---- files that claim to be models

@@ -173,6 +173,8 @@ def test_a_finished_run_that_lost_its_model_gets_it_back_from_a_checkpoint(tmp_p
         go(folder, resume=True)
     assert (folder / "model" / "model.safetensors").read_bytes() == whole
     shutil.rmtree(folder / "model")
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "notes.txt").write_text("not a checkpoint")
     for use in (lambda: go(folder, resume=True), lambda: load_model(folder, "cpu")):
         with pytest.raises(UserError, match="train again with --overwrite"):
             use()

@@ -11,6 +11,7 @@ from proud.manifest import MANIFEST, Damaged, Files, finish_renaming, manifest_f
 from proud.model.format import MODEL_FOLDER, RESULT, RUN_FORMAT, read_result, read_run
 from proud.stamps import Stamp
 from proud.stored import ResultRecord
+from proud.training.checkpoint import is_checkpoint
 from proud.training.records import RESTORE
 from proud.training.run_folder import RunFolder, remove_checkpoints
 
@@ -44,7 +45,7 @@ def finished_result(folder: RunFolder, options: Options) -> ResultRecord | None:
     A finished run of which something is damaged is made whole again from its last checkpoint, if it was kept.
     """
     path = folder.path
-    checkpoints = folder.sub("checkpoints").names()
+    checkpoints = any(map(is_checkpoint, folder.sub("checkpoints").names()))
     try:
         finish_renaming(folder)
         files = Files(path)
