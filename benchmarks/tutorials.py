@@ -1,4 +1,4 @@
-"""Run the tutorials on the built-in set and keep what they print: `python benchmarks/tutorials.py`.
+"""Run tutorials on the built-in set and keep what they print: `python benchmarks/tutorials.py [NAME ...]`.
 
 A tutorial is a script with cells, `# %%` for code and `# %% [markdown]` for text: editors open it as a notebook.
 """
@@ -49,8 +49,8 @@ def run(name: str) -> list[str]:
 
 def page(name: str) -> str:
     """Text, code and output as Markdown."""
-    stored = read("tutorials.json")
-    outputs = iter(stored["printed"][name])
+    stored = read("tutorials.json")[name]
+    outputs = iter(stored["printed"])
     parts = []
     for kind, text in cells(name):
         if kind == "text":
@@ -63,12 +63,13 @@ def page(name: str) -> str:
 
 
 def main() -> None:
-    printed = {}
-    for name in TUTORIALS:
+    path = RESULTS / "tutorials.json"
+    found = read(path.name) if path.exists() else {}
+    for name in sys.argv[1:] or TUTORIALS:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            printed[name] = run(name)
-    about = environment(torch.device("cpu"))
-    write_json(RESULTS / "tutorials.json", {"printed": printed, "command": this_command(), **about})
+            printed = run(name)
+        found[name] = {"printed": printed, "command": this_command(), **environment(torch.device("cpu"))}
+        write_json(path, found)
 
 
 if __name__ == "__main__":
