@@ -10,7 +10,10 @@ from itertools import combinations
 from statistics import median
 from typing import Literal, NamedTuple
 
+import torch
+
 from proud.config import DEFAULT_BACKBONE, SMALL_SIDE, DomainSpec, ReadSpec, TaskSpec
+from proud.data.alike import Compared, between, within
 from proud.data.benchmarks import open_catalog
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.checks import DARKEST_USABLE, under_two_classes
@@ -18,7 +21,7 @@ from proud.data.decode import BadFile
 from proud.data.folder import nested_classes, taken_for_splits
 from proud.data.roles import assign_roles
 from proud.data.shapes import cropped_away
-from proud.data.site_report import SiteReport, read_site
+from proud.data.site_report import Seen, SiteReport, read_site
 from proud.errors import UserError
 from proud.gpu import expects_cpu
 from proud.text import duration, some
@@ -67,6 +70,7 @@ def check_data(spec: DomainSpec, reading: ReadSpec, progress: bool = False) -> D
     for site in sites:
         report.findings += site_findings(catalog, catalog.domains[site.name], site)
     report.findings += copies_between(sites)
+    report.findings += near_copies_in(sites)
     report.findings += class_findings(sites)
     report.findings += speed_findings(sites, time.monotonic() - begin)
     return report
@@ -136,6 +140,22 @@ def copies_between(sites: list[SiteReport]) -> Iterator[Finding]:
             yield Finding(
                 "warning", f"{count} in {one} and in {other} ({example}): a model trained on one knows the other."
             )
+
+
+def near_copies_in(sites: list[SiteReport]) -> Iterator[Finding]:
+    """Images that look alike; of equal ones, which are copies, only the first."""
+    first: dict[str, tuple[str, Seen]] = {}
+    for site in sites:
+        for image in site.good:
+            first.setdefault(image.content, (site.name, image))
+    compared = []
+    for site in sites:
+        own = [image for name, image in first.values() if name == site.name and image.signature is not None]
+        if own:
+            signs = torch.stack([image.signature for image in own if image.signature is not None])
+            compared.append(Compared(site.name, [each.entry.location for each in own], [], signs))
+    yield from (Finding("note", text) for site in compared if (text := within(site)))
+    yield from (Finding("warning", text) for pair in combinations(compared, 2) if (text := between(*pair)))
 
 
 def class_findings(sites: list[SiteReport]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from proud.config import ReadSpec
 from proud.data.bad import BadImage
@@ -17,6 +18,7 @@ from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.checks import ImageRow, copies_of
 from proud.data.decode import PixelFormat, content_hash, decode, in_threads
 from proud.data.dicom import is_dicom
+from proud.data.near_copies import SMALLEST_SIDE, signatures
 from proud.data.shapes import image_size
 from proud.data.walk import FORMATS, MAX_BYTES
 from proud.files import read_regular
@@ -34,6 +36,8 @@ class Seen(NamedTuple):
     kind: str = ""
     """format and mode, as in `JPEG RGB`"""
     brightest: int = 255
+    signature: Tensor | None = None
+    """of images that are compared with others; see near_copies"""
     problem: str = ""
 
 
@@ -96,14 +100,20 @@ def look_at(source: Path | np.ndarray, entry: Entry, pixels: PixelFormat) -> See
     try:
         if isinstance(source, np.ndarray):
             height, width = source.shape[:2]
-            return Seen(entry, content_hash(source), (width, height), "array", int(source.max()))
+            signs = signature(decode(source, pixels), (width, height))
+            return Seen(entry, content_hash(source), (width, height), "array", int(source.max()), signs)
         content = read_regular(source, MAX_BYTES)
-        brightest = int(decode(content, pixels).max())
-        return Seen(entry, content_hash(content), *size_and_kind(content), brightest)
+        image = decode(content, pixels)
+        size, kind = size_and_kind(content)
+        return Seen(entry, content_hash(content), size, kind, int(image.max()), signature(image, size))
     except BadImage as error:
         return Seen(entry, problem=str(error))
     except OSError as error:
         return Seen(entry, problem=f"cannot be read ({error.strerror or error})")
+
+
+def signature(image: Tensor, size: tuple[int, int]) -> Tensor | None:
+    return signatures(image[None])[0] if min(size) >= SMALLEST_SIDE else None
 
 
 def size_and_kind(content: bytes) -> tuple[tuple[int, int], str]:

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proud.data.alike import Compared, across
 from proud.data.cache import NEVER, cache_folder, request_states
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.checks import ImageRow, also_learned_from, nearly_black, on_both_sides, shared_groups, under_two_classes
 from proud.data.decode import PixelFormat, bad_files_error, stored_side
 from proud.data.labels import add_labels, with_known
+from proud.data.near_copies import SMALLEST_SIDE, signatures
 from proud.data.reader import MemoryCache, Reader
 from proud.data.roles import Roles, unknown_classes
 from proud.data.shapes import cropped_away
@@ -22,7 +24,8 @@ from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, Trainin
 from proud.errors import UserError
 from proud.stored import DomainRecord, TaskRecord
 
-SMALLEST_SIDE = 8
+LEAST_SIDE = 8
+MOST_COMPARED = 300_000  # images of a run: to look for near-copies among more takes minutes
 
 
 def read_task(
@@ -40,8 +43,8 @@ def read_task(
     than held in memory, `auto` (many images only) or `none`; `verify` compares all of them with their files.
     """
     spec, catalog, roles = source.spec, source.catalog, source.roles
-    if size < SMALLEST_SIDE:
-        raise UserError(f"--size {size} is too small: images need at least {SMALLEST_SIDE} × {SMALLEST_SIDE} pixels")
+    if size < LEAST_SIDE:
+        raise UserError(f"--size {size} is too small: images need at least {LEAST_SIDE} × {LEAST_SIDE} pixels")
     named = {domain.name for domain in roles.domains}
     for name, text in catalog.notices.items():
         if not spec.unlabeled or name in named:
@@ -58,6 +61,7 @@ def read_task(
         catalog.warn_once(cropped_away(catalog, files), "cropped", files.name)
     copies = parts.test_copies(reader)
     _warn_about_rows(catalog, roles, reader, parts, copies)
+    _warn_about_near_copies(source, reader, parts)
     training = TrainingData(roles.classes, parts.labeled, tuple(domain for domain, _ in parts.hidden))
     audits = {audit.name: audit for _, audit in parts.hidden}
     report = _report(source, size, parts, reader, copies)
@@ -146,6 +150,29 @@ def _warn_about_rows(catalog: Catalog, roles: Roles, reader: Reader, parts: _Par
         catalog.warn_once(text, "also learned from", name, parts.test.name)
         tested = (row.entry.group for row in parts.rows[parts.test.name])
         catalog.warn_once(shared_groups(parts.test.name, tested, groups, "the domain"), "groups", parts.test.name)
+
+
+def _warn_about_near_copies(source: TaskSource, reader: Reader, parts: _Parts) -> None:
+    """Once for the labeled and the unseen domain of a catalog: other seeds only draw other validation images."""
+    key = ("near-copies", parts.labeled.name, "" if parts.test is None else parts.test.name)
+    small = min(source.native_side, parts.labeled.images.shape[-1]) < SMALLEST_SIDE
+    if small or key in source.catalog.warned or sum(map(len, parts.domains)) > MOST_COMPARED:
+        return
+    source.catalog.warned.add(key)
+
+    def compared(domain: LabeledDomain, rows: list[ImageRow]) -> Compared:
+        known = reader.readable(rows)
+        places, contents = [row.entry.location for row in known], [row.content for row in known]
+        return Compared(domain.name, places, contents, signatures(domain.images))
+
+    trained = [compared(parts.labeled, parts.train)]
+    if parts.validation is not None:
+        text = across(compared(parts.validation, parts.held), trained, "validation images of")
+        source.catalog.warn_once(text, *key, "validation")
+    if parts.test is not None:
+        trained += [Compared(each.name, audit.paths, each.ids, signatures(each.images)) for each, audit in parts.hidden]
+        text = across(compared(parts.test, parts.rows[parts.test.name]), trained, "images of")
+        source.catalog.warn_once(text, *key, "test")
 
 
 # ---- the task's description in run.json
