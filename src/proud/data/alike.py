@@ -36,8 +36,8 @@ def between(one: Compared, other: Compared) -> str:
     if not pairs:
         return ""
     return (
-        f"{looks(len(pairs), other.name)} like one of {one.name}, such as {example(other, one, pairs)}: if they are the "
-        "same pictures, a model trained on one site knows the other."
+        f"{looks(len(pairs), other.name)} like one of {one.name}, such as {example(other, one, pairs)}: if they are "
+        "the same pictures, a model trained on one site knows the other."
     )
 
 
