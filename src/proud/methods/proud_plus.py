@@ -109,6 +109,7 @@ class ProUDPlus(ProUD):
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
         self.views = WarpedViews(context, config)
+        self.heard = config.second
         if config.style:
             self.mixing = MixStyle(self.net.backbone)
         self.average = WeightAverage(self.context, self.decay_limit, statistics="averaged")
@@ -130,6 +131,11 @@ class ProUDPlus(ProUD):
     def decay_limit(self, stage: Stage, epoch: int) -> float:
         memory = min(self.config.ema_epochs, stage.epochs / 4) * stage.steps
         return 1 - 1 / memory if memory > 1 else 0.0
+
+    def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
+        # running statistics are at first those of the labeled domain
+        self.heard = self.config.second if epoch or not self.passes.batch_statistics else 0.0
+        super().begin_epoch(stage, epoch, random)
 
     # ---- pseudo-labels: centred features, prototypes and classifier together, class prior
 
@@ -163,8 +169,8 @@ class ProUDPlus(ProUD):
             balance=self.config.balance,
             prior=self.prior,
             known=domain.known,
-            opinion=self.passes.classified(domain) if self.config.second else None,
-            weight=self.config.second,
+            opinion=self.passes.classified(domain) if self.heard else None,
+            weight=self.heard,
             reduce=domain.group.sum,
         )
         return replace(found, labels=labels, uncertainty=uncertainty, agreement=agreement)
