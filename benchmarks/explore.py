@@ -25,6 +25,7 @@ import recipe
 import speed
 import torch
 from table_text import this_command
+from thin import thinned
 from torch import Tensor
 
 from proud import ops
@@ -138,7 +139,7 @@ class Explorer:
         self.catalog, self.memory = open_catalog(arguments.data, arguments.root), {}
         self.deadline = arguments.started + 60 * arguments.minutes
         about = environment(self.device) | {"seed": SEED, "data": arguments.data, "command": arguments.command}
-        self.about = about | {"weights": Path(arguments.weights).name, "size": arguments.size}
+        self.about = about | {"weights": Path(arguments.weights).name, "size": arguments.size, "thin": arguments.thin}
         self.tasks: dict[str, tuple[Task, ModelSpec]] = {}
 
     def task(self, cell: str) -> tuple[Task, ModelSpec]:
@@ -146,7 +147,10 @@ class Explorer:
             labeled, test = cell.split(":")
             arguments = self.arguments
             run = RunConfig(labeled=labeled, test=test, size=arguments.size, weights=arguments.weights, seed=SEED)
-            self.tasks[cell] = load(run, find_task(run, self.catalog), memory=self.memory)
+            task, spec = load(run, find_task(run, self.catalog), memory=self.memory)
+            for site, share in arguments.thin:
+                task = thinned(task, site, float(share), SEED)
+            self.tasks[cell] = task, spec
         return self.tasks[cell]
 
     def __call__(self, cell: str, variant: dict[str, Any]) -> dict[str, Any] | None:
@@ -159,7 +163,7 @@ class Explorer:
         runner = Epochs() if arguments.steps == "plain" else FastEpochs(method, arguments.steps == "compiled")
         random = Randomness(SEED, self.device)
         evaluator = Evaluator(task.evaluation, method.context.spec, self.device, method.context.precision)
-        key = hashlib.sha256(f"{cell} {pretraining_key(method)} {spec}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{cell} {arguments.thin} {pretraining_key(method)} {spec}".encode()).hexdigest()[:16]
         begin(method, pretrain(method, runner, random, Path(arguments.pretrained) / f"{key}.safetensors"))
         trail = [{"epoch": 0, **look(method, evaluator)}]
         last = min(arguments.epochs, method.stage_list()[1].epochs)
@@ -218,6 +222,14 @@ def main() -> None:
     parser.add_argument("--cells", required=True, help="all, or LABELED:TEST,…")
     parser.add_argument("--variants", required=True, help="a JSON file, or `minus`, `plus` or `screen` (see recipe.py)")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of all variants")
+    parser.add_argument(
+        "--thin",
+        nargs="*",
+        default=[],
+        type=lambda pair: pair.split("="),
+        metavar="SITE=SHARE",
+        help="train on so many of the images of a site, drawn by the seed: sketch=0.05",
+    )
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--weights", default="none")
