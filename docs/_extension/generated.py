@@ -11,6 +11,7 @@ from collections.abc import Callable
 from _extension import python_api
 from _extension.commands import commands
 from _extension.files import files
+from _extension.layers import layers
 from _extension.settings import presets, settings
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -18,6 +19,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "presets": presets,
     "files": files,
+    "layers": layers,
     "estimator": python_api.estimator,
     "model": python_api.model,
     "errors": python_api.errors,
