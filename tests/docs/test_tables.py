@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from proud.bench.results import read_rows
 from proud.report.tables import write_tables
@@ -26,6 +27,15 @@ def test_tables_are_up_to_date() -> None:
 def test_the_columns_of_csv_files_are_documented() -> None:
     text = (ROOT / "docs" / "guide" / "data.md").read_text(encoding="utf-8")
     assert all(f"`{column}`" in text for column in ("path", "domain", "label", "group", "split"))
+
+
+def test_the_picture_of_the_setting_shows_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python benchmarks/setting_picture.py docs/images/setting.png` writes it, and its numbers into it."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from setting_picture import accuracies
+
+    with Image.open(ROOT / "docs" / "images" / "setting.png") as picture:
+        assert picture.text["Description"] == str(accuracies())
 
 
 @pytest.mark.parametrize("bench", ["pacs", "digits-dg"])
