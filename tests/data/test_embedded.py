@@ -9,7 +9,7 @@ import pytest
 from trees import task_of
 
 from proud.data import embedded
-from proud.data.embedded import CLASSES, DOMAINS, PRINT_FACES, STREET_FACES, contact_sheet, load_embedded
+from proud.data.embedded import CLASSES, DOMAINS, PRINT_FACES, STREET_FACES, load_embedded
 
 
 def test_shapes_and_balance() -> None:
@@ -49,10 +49,6 @@ def test_domains_look_different_and_digits_stand_out() -> None:
         assert np.abs(looks[one] - looks[other]).max() > 0.02, (one, other)
     brightness = {name: look[0] for name, look in looks.items()}
     assert min(brightness["pen"], brightness["print"]) > 0.7 > 0.6 > brightness["street"]
-
-
-def test_contact_sheet() -> None:
-    assert contact_sheet(columns=20).size == (20 * 32, 4 * 32)
 
 
 def test_task() -> None:

@@ -80,15 +80,6 @@ def load_embedded() -> dict[str, tuple[Pixels, NDArray[np.int64]]]:
     return {name: (domains[name], labels) for name in DOMAINS}
 
 
-def contact_sheet(columns: int = 20) -> Image.Image:
-    """One row of images per domain, all digits in turn."""
-    rows = []
-    for images, labels in load_embedded().values():
-        shown = [np.flatnonzero(labels == place % CLASSES)[place // CLASSES] for place in range(columns)]
-        rows.append(np.concatenate(images[shown], axis=1))
-    return Image.fromarray(np.concatenate(rows, axis=0))
-
-
 # --- what is drawn -------------------------------------------------------------------------------------------------
 
 
