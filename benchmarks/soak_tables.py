@@ -28,7 +28,7 @@ def faults_table(result: dict[str, Any]) -> str:
 
 KILLS: dict[str, list[tuple[str, str, str]]] = {  # part → what, key of the kills, key of what ended differently
     "kills": [("one run, killed at random times", "kills", "different")],
-    "command_kills": [("commands, killed at random times", "kills", "different")],
+    "command_kills": [("commands, killed at random times: {commands}", "kills", "different")],
     "file_events": [
         ("a short run, killed at every file event", "kills", "different"),
         ("the same with power loss", "power_failures", "different"),
@@ -43,7 +43,7 @@ def kills_table(result: dict[str, Any]) -> str:
     parts = {name: result["parts"][name] for name in KILLS if name in result["parts"]}
     rows = []
     for name, part in parts.items():
-        found = part["result"]
+        found = part["result"] | {"commands": ", ".join(part["result"].get("by_command", []))}
         rows += [[what.format(**found), f"{found[kills]}", f"{found[bad]}"] for what, kills, bad in KILLS[name]]
     lines = "".join(f"\n{source(part)}" for part in parts.values())
     return table(["target", "kills", "runs or jobs with a different result"], rows) + lines

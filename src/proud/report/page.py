@@ -14,7 +14,7 @@ import proud
 from proud.data.folder import REPORT_MARK
 from proud.data.source import without_gc
 from proud.errors import UserError
-from proud.files import json_file, part_name
+from proud.files import json_file, part_name, refuse_special
 from proud.held import PART, HeldFolder
 from proud.report.figures.pictures import picture_png
 from proud.report.figures.style import DARK, LIGHT, Chart, Panel, chart_files, panel_png
@@ -118,6 +118,7 @@ class ReportFiles:
             raise UserError(f"--out {out} is a folder: give the file to write, e.g. --out {out / 'report.html'}.")
         if out.suffix.lower() not in (".html", ".htm"):
             raise UserError(f"--out {out}: the name must end in .html.")
+        refuse_special(out)
         if out.exists() and not overwrite:
             raise UserError(f"{out} exists: choose another --out or add --overwrite.")
         if not self.folder.exists():
