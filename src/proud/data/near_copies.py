@@ -35,9 +35,11 @@ def signatures(images: Tensor) -> Tensor:
 def near_copies(first: Tensor, second: Tensor | None = None) -> list[tuple[int, int]]:
     """Rows of signatures in `first`, each with its most alike row of `second` or, without it, of the rows before."""
     found: list[tuple[int, int]] = []
-    others = first if second is None else second
-    for start in range(0, len(first) if len(others) else 0, AT_ONCE):
-        alike = first[start : start + AT_ONCE] @ others.T
+    if second is not None and not len(second):
+        return found
+    for start in range(0, len(first), AT_ONCE):
+        end = start + AT_ONCE
+        alike = first[start:end] @ (first[:end] if second is None else second).T
         if second is None:
             alike.tril_(start - 1)
         best, place = alike.max(1)
