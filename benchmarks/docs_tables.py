@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from accuracy_tables import averages, demo, measured, results, short
+from data_tables import near_copies_table
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
 from soak_tables import (
     damage_table,
@@ -232,6 +233,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "ranks": lambda: ranks_table(read("ranks.json")),
     "large-data": lambda: large_data_table(read("large_data.json")),
     **{f"tutorial-{name.replace('_', '-')}": partial(page, name) for name in TUTORIALS},
+    "near-copies": lambda: near_copies_table(read("near_copies.json")),
     "web": lambda: web_table(read("web.json")),
     "report-time": lambda: report_text(read("report.json")),
 }

@@ -314,6 +314,16 @@ def flip(image: Array) -> Array:
     return out
 
 
+def quarter_turns(image: Array, turns: int) -> Array:
+    """Counterclockwise."""
+    for _ in range(turns):
+        out = np.zeros_like(image)
+        for c, i, j in np.ndindex(image.shape):
+            out[c, i, j] = image[c, j, image.shape[1] - 1 - i]
+        image = out
+    return image
+
+
 def grey(pixel: Array) -> float:
     return sum(w * v for w, v in zip(GREY, pixel, strict=True))
 

@@ -64,6 +64,8 @@ Share = Annotated[float, Limit("between 0 and 1", 0, 1)]
 Decay = Annotated[float, Limit("at least 0 and below 1", 0, 1, below=True)]
 BetaParameter = Annotated[float, Limit("at least 0.1", 0.1)]  # see `ops.beta_quantile`
 Square = Literal["middle", "pad", "stretch"]
+Preset = Literal["auto", "microscopy", "aerial"]
+PRESETS_OF_IMAGES: tuple[Preset, ...] = get_args(Preset)
 SQUARES: tuple[Square, ...] = get_args(Square)
 
 
@@ -78,6 +80,8 @@ class ReadSpec:
     """side of the square images that the network sees"""
     square: Square = "middle"
     """non-square images: centre-cropped (`middle`), padded with grey (`pad`), or stretched (`stretch`)"""
+    preset: Preset = "auto"
+    """kind of images, which changes defaults of the augmentation: `microscopy` (stained cells or tissue), `aerial`"""
     val: Decay = 0.1
     """share of the labeled domain held out for validation, unless the data set ships a split"""
     skip_bad: Switch = False
@@ -271,7 +275,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-RARE = ("labels", "add", "unlabeled_pool", "sites", "start_from", "follow_links", "max_pixels")
+RARE = ("labels", "add", "unlabeled_pool", "sites", "start_from", "follow_links", "max_pixels", "preset")
 """settings that are stored only if they are used"""
 
 

@@ -242,7 +242,7 @@ class ProUD:
     def _settings(self, config: RunConfig, on_cpu: bool) -> MethodConfig:
         given = {name: getattr(self, name) for name in COMMON_SETTINGS} | self.settings
         chosen = {name: value for name, value in given.items() if value is not None}
-        usual = preset("python", config.model, config.method, on_cpu, started=bool(config.start_from))
+        usual = preset("python", config.model, config.method, on_cpu, bool(config.start_from), config.preset)
         return method_config(config.method, **usual | chosen)
 
     def _remember(self, folder: Path, result: Mapping[str, Any], names: dict[str, Any]) -> None:

@@ -146,3 +146,17 @@ def test_evaluation_view_is_the_centre_normalised() -> None:
     for n in range(2):
         expected = oracle.normalize(oracle.crop(images[n].numpy() / 255, 1, 1, 6), MEAN, STD)
         np.testing.assert_allclose(got[n], expected, atol=1e-5)
+
+
+def test_quarter_turns_equal_the_oracle() -> None:
+    images, turns = random_images(3, 8, 5).double(), torch.arange(8) % 4
+    for image, turned, count in zip(images, ops.quarter_turns(images, turns), turns.tolist(), strict=True):
+        np.testing.assert_array_equal(turned, oracle.quarter_turns(image.numpy(), count))
+        np.testing.assert_array_equal(turned, np.rot90(image.numpy(), count, (1, 2)))
+
+
+def test_flips_and_turns_give_all_eight_positions_equally_often() -> None:
+    u = torch.arange(800) / 800
+    positions = 4 * (u < 0.5) + ops.turns_draw(u)
+    assert positions.bincount().tolist() == [100] * 8
+    assert ops.turns_draw(torch.ones(1)) == 3

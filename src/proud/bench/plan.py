@@ -100,7 +100,10 @@ def make_plan(
         raise UserError(f"A bench needs at least three domains (labeled, unlabeled, test); {bench} has {len(domains)}.")
     chosen = parse_combos(combos, domains, without_labels)
     values = parse_settings(overrides or {}, methods)
-    settings = {method: method_config(method, **preset(run.data, run.model, method) | values) for method in methods}
+    settings = {
+        method: method_config(method, **preset(run.data, run.model, method, kind=run.preset) | values)
+        for method in methods
+    }
     for method, count in (epochs or {}).items():
         settings[method] = replace(settings[method], epochs=count)
     jobs = []

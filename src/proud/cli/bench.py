@@ -157,7 +157,9 @@ def budget_epochs(
     sizes = [sum(entry.split != "val" for entry in domain.entries) for domain in domains]
     mean = max(16, round(sum(sizes) / len(sizes)))
     numbers = Sizes(mean, (mean,) * (len(domains) - 2))
-    return equal_epochs(numbers, methods, preset(run.data, run.model) | parse_settings(pairs, methods), proud_epochs)
+    return equal_epochs(
+        numbers, methods, preset(run.data, run.model, kind=run.preset) | parse_settings(pairs, methods), proud_epochs
+    )
 
 
 def show_tables(arguments: BenchArguments) -> int:

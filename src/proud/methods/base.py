@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from proud.config import BatchSize, Count, Decay, NotNegative, Positive, WholeNumber
+from proud.config import BatchSize, Count, Decay, NotNegative, Positive, Share, WholeNumber
 from proud.lazy import torch
 from proud.methods.description import Description
 from proud.methods.views import Views
@@ -48,6 +48,12 @@ class MethodConfig:
     """learning rate over the epochs of a stage"""
     flip: bool = True
     """random horizontal flips (wrong for digits and text)"""
+    turn: bool = False
+    """random quarter turns, for images without an up: cells, satellite scenes"""
+    hue: Share = 0.1
+    """largest random change of hue, as a share of the colour circle; 0 keeps hues"""
+    gray: Share = 0.2
+    """share of the training images that lose their colours"""
     least_steps: Count = 1
     """least number of steps of an epoch: with few images, one pass is only a few steps"""
     even_sites: bool = False
@@ -114,7 +120,7 @@ class Method(Parts):
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context
-        self.views = Views(context, config.batch_size, config.flip)
+        self.views = Views(context, config)
         self.net: Net = context.build_net("net")
         self.optimizer = self.sgd(self.net)
         self.average: WeightAverage | None = None

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from proud.config import DEFAULT_BACKBONE, RunConfig
+from proud.config import DEFAULT_BACKBONE, Preset, RunConfig
 
 PHOTOS: dict[str, Any] = {"lr": 0.001, "weight_decay": 0.01, "mixup": 2.0, "tau_uncertainty": 0.03, "flip": True}
 DIGITS: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.005, "mixup": 0.4, "tau_uncertainty": 0.1, "flip": False}
@@ -32,6 +32,13 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
     }
 }
 
+# by the kind of images, whatever the data set; the reasons are in docs/guide/own-data.md
+KINDS: dict[Preset, dict[str, Any]] = {
+    "auto": {},
+    "microscopy": {"flip": True, "turn": True, "hue": 0.05, "gray": 0.0, "outline": 0.0},
+    "aerial": {"flip": True, "turn": True},
+}
+
 
 # one's own photographs on a CPU: at 224 px and batches of 128, minutes pass before the first step ends
 CPU_SIZE = 128
@@ -39,14 +46,19 @@ CPU_BATCH = 32
 
 
 def preset(
-    data: str, model: str = "auto", method: str = "", on_cpu: bool = False, started: bool = False
+    data: str,
+    model: str = "auto",
+    method: str = "",
+    on_cpu: bool = False,
+    started: bool = False,
+    kind: Preset = "auto",
 ) -> dict[str, Any]:
     """Settings of a method for a named benchmark or, for one's own data, for the kind of network and the device.
 
-    `started`: from a finished model, without pretraining and with a quarter of the epochs."""
+    `kind`: of images. `started`: from a finished model, without pretraining and with a quarter of the epochs."""
     name = data if data in PRESETS else "small" if model == "digits" else "photos"
     suited = {"batch_size": CPU_BATCH} if on_cpu and name == "photos" else {}
-    found = PRESETS[name] | OWN.get(method, {}).get(name, {}) | suited
+    found = PRESETS[name] | OWN.get(method, {}).get(name, {}) | suited | KINDS[kind]
     return found | {"pretrain_epochs": 0, "epochs": math.ceil(found["epochs"] / 4)} if started else found
 
 

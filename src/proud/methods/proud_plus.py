@@ -83,7 +83,7 @@ class WarpedViews(Views):
     """Training images are warped, and some become line drawings."""
 
     def __init__(self, context: Context, config: ProUDPlusConfig) -> None:
-        super().__init__(context, config.batch_size, config.flip)
+        super().__init__(context, config)
         self.warp, self.outline = config.warp, config.outline
         self.parts = [SIMPLE_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS]
         self.uniforms = sum(self.parts)

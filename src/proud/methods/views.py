@@ -10,7 +10,9 @@ from proud.randomness import Draw, Draws
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from proud.methods.base import MethodConfig
     from proud.methods.context import Context
+    from proud.ops import AugmentDraw
 
 SIMPLE_UNIFORMS = 9  # random numbers per image of the simple augmentation
 
@@ -19,24 +21,33 @@ class Views:
     uniforms = SIMPLE_UNIFORMS
     """random numbers per image that `training` needs"""
 
-    def __init__(self, context: Context, batch_size: int, flip: bool) -> None:
+    def __init__(self, context: Context, config: MethodConfig) -> None:
         self.size, self.mean, self.std = context.size, context.mean, context.std
         self.coarse = context.precision == "bf16"
-        self.batch_size, self.flip_p = batch_size, 0.5 if flip else 0.0
+        self.batch_size, self.flip_p, self.turn = config.batch_size, 0.5 if config.flip else 0.0, config.turn
+        self.jitter, self.gray_p = (0.4, 0.4, 0.4, config.hue), config.gray
 
     def simple(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Translation, flip, colour jitter and grayscale of stored uint8 images, normalised."""
-        draw = ops.augment_draw(uniform, images.shape[-1] - self.size, flip_p=self.flip_p)
-        return ops.augment(images, draw, self.size, self.mean, self.std)
+        """Translation, flip, quarter turn, colour jitter and grayscale of stored uint8 images, normalised."""
+        draw = self._draw(images, uniform)
+        return self._turned(ops.augment(images, draw, self.size, self.mean, self.std), uniform)
 
     def training(self, images: Tensor, uniform: Tensor) -> Tensor:
         """The augmentation of images that are learned from."""
         return self.simple(images, uniform)
 
     def shifted(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Only the translation and the flip of the simple augmentation, in [0, 1]."""
-        draw = ops.augment_draw(uniform, images.shape[-1] - self.size, flip_p=self.flip_p)
-        return ops.to_unit(ops.flip(ops.crop(images, draw.top, draw.left, self.size), draw.flip))
+        """Only the translation, the flip and the turn of the simple augmentation, in [0, 1]."""
+        draw = self._draw(images, uniform)
+        return self._turned(ops.to_unit(ops.flip(ops.crop(images, draw.top, draw.left, self.size), draw.flip)), uniform)
+
+    def _draw(self, images: Tensor, uniform: Tensor) -> AugmentDraw:
+        margin = images.shape[-1] - self.size
+        return ops.augment_draw(uniform, margin, flip_p=self.flip_p, jitter=self.jitter, gray_p=self.gray_p)
+
+    def _turned(self, x: Tensor, uniform: Tensor) -> Tensor:
+        """By the number that also decides on the flip: together they give all eight positions equally often."""
+        return ops.quarter_turns(x, ops.turns_draw(uniform[:, 3])) if self.turn else x
 
     def evaluation(self, images: Tensor) -> Tensor:
         return ops.evaluation_view(images, self.size, self.mean, self.std)

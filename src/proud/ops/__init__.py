@@ -12,7 +12,9 @@ from proud.ops.augment import (
     flip,
     grayscale,
     normalize,
+    quarter_turns,
     to_unit,
+    turns_draw,
 )
 from proud.ops.consensus import class_mix, consensus, expected_mix
 from proud.ops.losses import log_class_mix, mixup_cross_entropy, prototype_merging_loss, soft_cross_entropy
@@ -88,6 +90,7 @@ __all__ = [
     "normalize",
     "outline",
     "prototype_merging_loss",
+    "quarter_turns",
     "rand_augment",
     "random_outline",
     "random_warp",
@@ -97,6 +100,7 @@ __all__ = [
     "surest",
     "t3a",
     "to_unit",
+    "turns_draw",
     "ud_mix",
     "uncertainty",
 ]

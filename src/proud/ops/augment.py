@@ -73,6 +73,17 @@ def flip(x: Tensor, mask: Tensor) -> Tensor:
     return torch.where(per_sample(mask, x), x.flip(-1), x)
 
 
+def quarter_turns(x: Tensor, turns: Tensor) -> Tensor:
+    """Turn counterclockwise by 0 to 3 quarters. [N,C,S,S], [N] int64 -> [N,C,S,S]."""
+    half = torch.where(per_sample(turns >= 2, x), x.flip(-2, -1), x)
+    return torch.where(per_sample(turns % 2 == 1, x), half.rot90(1, (-2, -1)), half)
+
+
+def turns_draw(uniform: Tensor) -> Tensor:
+    """Uniform numbers to quarter turns that do not depend on whether they are below a half. [N] -> [N] int64."""
+    return (8 * uniform).long().clamp(0, 7) % 4
+
+
 def grayscale(x: Tensor, mask: Tensor) -> Tensor:
     """Convert to grey where the mask is set. [N,3,H,W], [N] -> [N,3,H,W]."""
     return torch.where(per_sample(mask, x), grey_of(x), x)

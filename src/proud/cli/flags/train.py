@@ -117,7 +117,8 @@ def default_settings(run: RunConfig, options: Options, lenient: bool = False) ->
     if run.data == "embedded" or (benchmark and (run.root or not Path(run.data).is_dir())):
         name = benchmark.name if benchmark else run.data
         model = choose_model(run.model, 32) if name in ("embedded", "digits-dg") else choose_model(run.model, 224)
-        return Defaults(run, method_config(run.method, **preset(name, method=run.method, started=started)), None, model)
+        settings = preset(name, method=run.method, started=started, kind=run.preset)
+        return Defaults(run, method_config(run.method, **settings), None, model)
     model, catalog = run.model, None
     if model == "auto" and (run.labeled or lenient):
         try:
@@ -129,7 +130,7 @@ def default_settings(run: RunConfig, options: Options, lenient: bool = False) ->
             if not lenient:
                 raise
     on_cpu = expects_cpu(options.device)
-    settings = preset("", model, run.method, on_cpu, started)
+    settings = preset("", model, run.method, on_cpu, started, run.preset)
     run = suited_size(run, model, on_cpu)
     if options.resume and options.out:
         run, settings = as_started(Path(options.out), run, settings)
