@@ -19,9 +19,9 @@ def near_copies_table(result: dict[str, Any]) -> str:
         f"{name.removeprefix('Digits-DG ')} {row['pairs']}" for name, row in result["rows"].items() if name not in rows
     )
     time = result["time"]
+    images, spectra, pairs = f"{time['images']:,}".replace(",", " "), time["signatures"], time["all_pairs"]
     words = (
         f"\nOn Digits-DG (rebuilt), whose images of 32 pixels are not compared, the pairs would be: {digits}. One "
-        f"thread takes {time['signatures']:.0f} s for the spectra of {time['images']:,} images, and {time['all_pairs']:.0f} s "
-        "for all of their pairs.\n"
+        f"thread takes {spectra:.0f} s for the spectra of {images} images, and {pairs:.0f} s for all of their pairs.\n"
     )
-    return table(heads, lines) + words.replace(",000", " 000") + source("near_copies.json", result)
+    return table(heads, lines) + words + source("near_copies.json", result)
