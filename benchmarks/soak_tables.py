@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from table_text import table
@@ -19,12 +20,26 @@ def cell(text: str) -> str:
 
 
 def faults_table(result: dict[str, Any]) -> str:
+    """One row per fault; stops by a signal that end with the same message share one."""
     part = result["parts"]["faults"]
-    rows = [[cell(row["fault"]), "yes" if row["survived"] else "**no**", cell(row["said"])] for row in part["result"]]
-    survived = sum(row["survived"] for row in part["result"])
-    total = f"\n{len(rows)} faults tried, {survived} survived. `benchmarks/results/soak.json` · {source(part)}"
+    stops: dict[str, list[re.Match[str]]] = {}
+    rows = []
+    for row in part["result"]:
+        if (stop := STOP.fullmatch(row["fault"])) and row["survived"]:
+            said = SECONDS.sub("", row["said"].replace(f"fault-{part['result'].index(row)}", "RUN"))
+            stops.setdefault(said, []).append(stop)
+        else:
+            rows.append([cell(row["fault"]), "yes" if row["survived"] else "**no**", cell(row["said"])])
+    for said, found in stops.items():
+        signals, phases = (", ".join(dict.fromkeys(stop[part] for stop in found)) for part in (1, 2))
+        rows.append([cell(f"{signals} during {phases} ({len(found)} faults)"), "yes", cell(said)])
+    tried, survived = len(part["result"]), sum(row["survived"] for row in part["result"])
+    total = f"\n{tried} faults tried, {survived} survived. `benchmarks/results/soak.json` · {source(part)}"
     return table(["fault", "survived", "message or outcome"], rows) + total
 
+
+STOP = re.compile(r"(SIG\w+) during (.*)")
+SECONDS = re.compile(r" \([\d.]+ s\)$")
 
 KILLS: dict[str, list[tuple[str, str, str]]] = {  # part → what, key of the kills, key of what ended differently
     "kills": [("one run, killed at random times", "kills", "different")],

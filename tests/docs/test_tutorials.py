@@ -1,0 +1,58 @@
+"""The tutorials, run as they stand but with single epochs, print what their pages show, numbers apart."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from proud.cli.flags.train import parse_train
+from proud.methods import METHODS
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+NUMBER = re.compile(r"[-+]?\d[\d.]*")
+
+
+@pytest.fixture
+def tutorials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The module that runs them, in an empty folder; methods that they add are removed again."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.chdir(tmp_path)
+    before = dict(METHODS)
+    import tutorials
+
+    whole = tutorials.cells
+    monkeypatch.setattr(tutorials, "cells", lambda name: [(kind, shortened(text)) for kind, text in whole(name)])
+    yield tutorials
+    METHODS.clear()
+    METHODS.update(before)
+    for name in tutorials.TUTORIALS:
+        sys.modules.pop(name, None)
+
+
+def shortened(code: str) -> str:
+    return (
+        re.sub(r"epochs=\d+", "epochs=1", code)
+        .replace("[::2]", "[::8]")
+        .replace("range(0, 200, 40)", "range(0, 50, 10)")
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about networks that have learned nothing yet
+@pytest.mark.parametrize("name", ["own_folders", "comparing_methods", "adding_a_method"])
+def test_a_tutorial_prints_what_its_page_shows(tutorials, name: str) -> None:
+    stored = tutorials.read("tutorials.json")[name]["printed"]
+    assert [NUMBER.sub("#", text) for text in tutorials.run(name)] == [NUMBER.sub("#", text) for text in stored]
+    if name == "adding_a_method":
+        found = parse_train(["--method", "entropy", "--labeled", "pen", "--entropy-weight", "0.5"])
+        assert found.settings.entropy_weight == 0.5
+
+
+def test_all_tutorials_have_a_page(tutorials) -> None:
+    names = {path.stem for path in tutorials.FOLDER.glob("*.py")}
+    assert names == set(tutorials.TUTORIALS)
+    assert {name.replace("_", "-") for name in names} == {path.stem for path in tutorials.FOLDER.glob("*.md")} - {
+        "index"
+    }
