@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
@@ -24,7 +25,7 @@ from proud.machine import environment
 
 PAGE = ROOT / "docs" / "start" / "own-folders.md"
 FOLDERS = {"pen": "sites/central", "texture": "sites/north", "print": "sites/south", "street": "new_site"}
-SHOWN = 14  # lines at the start and at the end of a long screen
+FIRST, LAST = 9, 14  # lines that are shown of a long screen
 
 
 def commands(page: Path = PAGE) -> list[list[str]]:
@@ -50,10 +51,16 @@ def screen(number: int) -> str:
     stored = read("screens.json")
     found = stored["screens"][number - 1]
     lines = found["printed"].splitlines()
-    if len(lines) > 2 * SHOWN + 1:
-        lines = [*lines[:SHOWN], f"… {len(lines) - 2 * SHOWN} more lines", *lines[-SHOWN:]]
-    about = f"\n{found['seconds']:.0f} s.\n{source('screens.json', stored)}"
-    return "```text\n" + "\n".join(line.rstrip() for line in lines) + "\n```\n" + about
+    if len(lines) > FIRST + LAST + 1:
+        lines = [*lines[:FIRST], f"… {len(lines) - FIRST - LAST} more lines", *lines[-LAST:]]
+    shown = "```text\n" + "\n".join(line.rstrip() for line in lines) + "\n```\n"
+    return shown + (source_of(stored) if number == len(stored["screens"]) else "")
+
+
+def source_of(stored: dict[str, Any]) -> str:
+    """After the last screen: how long all took, and where they come from."""
+    seconds = sum(each["seconds"] for each in stored["screens"])
+    return f"\nAll screens: {seconds / 60:.1f} minutes on a busy CPU.\n{source('screens.json', stored)}"
 
 
 def main() -> None:
