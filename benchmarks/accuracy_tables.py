@@ -26,7 +26,7 @@ def results(bench: str) -> str:
     """The paper's table with our rows."""
     rows = read(f"{bench}.jsonl")
     made = "\n".join(markdown(each) for each in make_tables(bench, rows))
-    return f"{made}\n`benchmarks/results/{bench}.jsonl`, {len(rows)} runs.\n"
+    return f"{made.removeprefix('#')}\n`benchmarks/results/{bench}.jsonl`, {len(rows)} runs.\n"
 
 
 def short() -> str:

@@ -51,7 +51,7 @@ def screen(number: int) -> str:
     stored = read("screens.json")
     found = stored["screens"][number - 1]
     lines = found["printed"].splitlines()
-    if len(lines) > FIRST + LAST + 1:
+    if len(lines) > FIRST + LAST + 5:
         lines = [*lines[:FIRST], f"… {len(lines) - FIRST - LAST} more lines", *lines[-LAST:]]
     shown = "```text\n" + "\n".join(line.rstrip() for line in lines) + "\n```\n"
     return shown + (source_of(stored) if number == len(stored["screens"]) else "")
