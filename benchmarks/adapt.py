@@ -67,6 +67,15 @@ class Site:
                 right.setdefault(name, []).append(logits.argmax(1) == self.labels[rows])
         return {name: round(100 * torch.cat(found).float().mean().item(), 2) for name, found in right.items()}
 
+    def balanced(self) -> dict[str, float]:
+        """Percent, of all images together: the mean of the recalls of the classes."""
+        answers = self.answers(torch.arange(len(self.labels)))
+        found = {}
+        for name, logits in answers.items():
+            right = (logits.argmax(1) == self.labels).double()
+            found[name] = round(100 * fmean(right[self.labels == k].mean().item() for k in self.labels.unique()), 2)
+        return found
+
 
 def measure(site: Site) -> dict[str, Any]:
     order = torch.randperm(len(site.labels), generator=torch.Generator().manual_seed(1))
@@ -74,7 +83,7 @@ def measure(site: Site) -> dict[str, Any]:
     for size in BATCHES:
         parts = [rows for rows in order.split(size) if len(rows) == size]
         found[str(size)] = site.accuracies(parts) if parts else None
-    found["whole"] = site.accuracies([order])
+    found["whole"], found["balanced"] = site.accuracies([order]), site.balanced()
     draws = [site.accuracies([skewed(site.labels, SKEW, seed)]) for seed in range(DRAWS)]
     found["skewed"] = {name: round(fmean(draw[name] for draw in draws), 2) for name in draws[0]}
     return found

@@ -15,6 +15,7 @@ from typing import Any
 from accuracy_tables import averages, demo, measured, results, short
 from data_tables import near_copies_table
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
+from real_sites_tables import TABLES as REAL_SITES
 from screens import screen
 from soak_tables import (
     damage_table,
@@ -236,6 +237,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"tutorial-{name.replace('_', '-')}": partial(page, name) for name in TUTORIALS},
     "near-copies": lambda: near_copies_table(read("near_copies.json")),
     **{f"screen-{number}": partial(screen, number) for number in range(1, 6)},
+    **REAL_SITES,
     "web": lambda: web_table(read("web.json")),
     "report-time": lambda: report_text(read("report.json")),
 }

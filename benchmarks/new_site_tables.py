@@ -6,7 +6,8 @@ from typing import Any
 
 from table_text import source, table
 
-BATCHES = ("16", "64", "256", "whole", "skewed")
+BATCHES = {"16": "16", "64": "64", "256": "256", "whole": "whole", "balanced": "whole, mean of the classes"}
+BATCHES |= {"skewed": "1 : 10"}
 METHODS = ("statistics", "t3a", "adapt")
 
 
@@ -18,15 +19,15 @@ def adapt_table(name: str, result: dict[str, Any]) -> str:
     """Per run and size of the batch: plain accuracy, and what each method adds to it."""
     rows = []
     for row in result["rows"]:
-        for size in BATCHES:
-            found = row[size]
+        for size, shown in BATCHES.items():
+            found = row.get(size)
             if found is None:
                 continue
             gains = [
                 f"{found[each] - found['plain']:+.1f}".replace("-", "−") if each in found else "–" for each in METHODS
             ]
             title = f"{row['labeled']} → {row['test']}, {row['method']}"
-            rows.append([title, "1 : 10" if size == "skewed" else size, f"{found['plain']:.1f}", *gains])
+            rows.append([title, shown, f"{found['plain']:.1f}", *gains])
     header = ["labeled → new site, method", "images together", "plain, %", "batch statistics", "T3A", "`--adapt`"]
     return table(header, rows) + seconds(result) + sourced(name, result)
 

@@ -111,7 +111,7 @@ def few_labels_table(result: dict[str, Any]) -> str:
     return table(header, rows) + f"\n{draws} draws per domain." + source("few_labels.json", result)
 
 
-def label_next_table(result: dict[str, Any]) -> str:
+def label_next_table(result: dict[str, Any], name: str = "label_next.json") -> str:
     rows = []
     for row in result["rows"]:
         labels = ", ".join(f"{site} {value:.1f}" for site, value in row["pseudo_label_accuracy"].items())
@@ -126,4 +126,4 @@ def label_next_table(result: dict[str, Any]) -> str:
         "pseudo-label accuracy, %",
         "test accuracy, %",
     ]
-    return table(header, rows) + source("label_next.json", result)
+    return table(header, rows) + source(name, result)
