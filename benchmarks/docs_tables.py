@@ -29,7 +29,7 @@ from soak_tables import (
     sizes_table,
 )
 from table_text import ROOT, read, source, table
-from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trial_table, trust_table
+from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trust_table
 from tutorials import TUTORIALS, page
 from web_tables import report_text, web_table
 
@@ -216,7 +216,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "trust": lambda: trust_table(read("trust.json"), "trust.json"),
     "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),
     "site-accuracy": lambda: site_accuracy_table(read("site_accuracy.json")),
-    "trial": lambda: trial_table(read("site_accuracy.json"), read("site_runs.json")),
     "few-labels": lambda: few_labels_table(read("few_labels.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
     "adapt-pacs": lambda: adapt_table("adapt-pacs.json", read("adapt-pacs.json")),

@@ -73,22 +73,6 @@ def site_accuracy_table(result: dict[str, Any]) -> str:
     return table([*header, "verdicts (true accuracy)"], rows) + every + source("site_accuracy.json", result)
 
 
-def trial_table(result: dict[str, Any], made: dict[str, Any]) -> str:
-    """The verdicts on the sites of the trial, beside the truth, and the warnings of its runs."""
-    told = {run["run"]: run for run in made["runs"]}
-    rows = []
-    for site in (site for site in result["sites"] if site["data"] == "trial"):
-        run = told[site["run"]]
-        interval = f"{100 * site['estimate']:.0f} ({100 * site['low']:.0f}–{100 * site['high']:.0f})"
-        low, high = run["test_interval"]
-        west = f"{100 * run['test_accuracy']:.0f} ({100 * low:.0f}–{100 * high:.0f})"
-        warned = "; ".join(run.get("warnings", [])) or "–"
-        name = f"{site['method']}, seed {site['seed']}"
-        rows.append([name, site["site"], site["verdict"], interval, f"{100 * site['accuracy']:.0f}", west, warned])
-    header = ["run", "site", "verdict", "estimate, % (90 % interval)", "true, %", "west, % (95 % interval)", "warnings"]
-    return table(header, rows) + source("site_runs.json", {"data": "PACS", **made})
-
-
 def few_labels_table(result: dict[str, Any]) -> str:
     """What 12 validation images and 120 images out of their folds promise, and what new images show."""
     rows = []

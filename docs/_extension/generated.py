@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "files": files,
     "layers": layers,
     "estimator": python_api.estimator,
+    "parameters": python_api.parameters,
     "model": python_api.model,
     "errors": python_api.errors,
     "operations": python_api.operations,

@@ -9,16 +9,42 @@ from collections.abc import Iterator
 from typing import Any
 
 import proud
+from _extension.options import Option, cell, code, options_of, table
 from proud import ops
+from proud.config import Options, RunConfig
+from proud.estimator_settings import own_parameters
 from proud.model.predict import Model
 
 MODEL = ("predict", "predict_proba", "predict_table", "save")
 """what users of a saved model call"""
+IN_WORDS = {"out": "a temporary folder"}
+"""defaults that differ from those of `proud train`"""
 ARGUMENT = re.compile(r"^ {4}\*{0,2}(\w+): ", re.MULTILINE)
 
 
 def estimator() -> str:
     return directive("autoclass", "proud.ProUD", "members:")
+
+
+def parameters() -> str:
+    """The constructor's own: the options of `proud train` that are not about the images, which `fit` gets."""
+    declared = {option.name: option for kind in (RunConfig, Options) for option in flat(kind)}
+    kept = {name: option for name, option in declared.items() if name in own_parameters()}
+    rows = [[code(name), cell(default(name, option)), cell(option.text)] for name, option in kept.items()]
+    return table("options", ["parameter", "default", "meaning"], rows)
+
+
+def flat(kind: type) -> Iterator[Option]:
+    for options in options_of(kind).values():
+        yield from options
+
+
+def default(name: str, option: Option) -> str:
+    """As Python writes it; in words where the value stands for another one."""
+    value = own_parameters()[name]
+    if value or value is False:
+        return f"`{value!r}`"
+    return IN_WORDS.get(name, option.default)
 
 
 def model() -> str:
