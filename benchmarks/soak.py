@@ -29,7 +29,8 @@ CASES = {
     "CSV tables": 700,
     "bench results": 700,
 }
-FOLDERS = 2_600  # about eight commands each
+FOLDERS = 3_600  # about six commands each
+SERVED = 600  # about three commands each
 
 
 def kills(place: Path) -> dict[str, Any]:
@@ -55,9 +56,9 @@ def command_kills(place: Path) -> dict[str, Any]:
 
     killed = Killed(place)
     servers = Servers(killed)
-    found = {"train": killed.kill_train(60), "Model.save": killed.kill_saving(60)}
+    found = {"train": killed.kill_train(40), "Model.save": killed.kill_saving(40)}
     found |= {name: killed.kill(name, kills) for name, kills in KILLS.items()}
-    found |= {"demo": killed.kill_demo(15), "review": servers.kill_review(24), "serve": servers.kill_serve(24)}
+    found |= {"demo": killed.kill_demo(10), "review": servers.kill_review(16), "serve": servers.kill_serve(20)}
     return {"kills": sum(found.values()), "by_command": found, "different": 0}
 
 
@@ -165,15 +166,20 @@ def fuzz(place: Path) -> dict[str, Any]:
     return found
 
 
-def folders(place: Path, count: int = FOLDERS) -> dict[str, Any]:
-    """Damaged folders of runs and benches, each with every command."""
+def exports_and_servers(place: Path) -> dict[str, Any]:
+    """The same for the commands that hand a model on."""
+    return folders(place, SERVED, leaving=True)
+
+
+def folders(place: Path, count: int = FOLDERS, leaving: bool = False) -> dict[str, Any]:
+    """Damaged folders of runs and benches, each with every command that reads one."""
     from children import ends, start
     from folders import fuzz_into
 
     workers = os.cpu_count() or 1
     answers = [place / f"answer-{number}.json" for number in range(workers)]
     begun = [
-        start(fuzz_into, place / str(number), range(number, count, workers), answer)
+        start(fuzz_into, place / str(number), range(number, count, workers), answer, leaving)
         for number, answer in enumerate(answers)
     ]
     codes = [ends(process, 10 * 3600) for process in begun]
@@ -199,6 +205,7 @@ PARTS: dict[str, Callable[[Path], Any]] = {
     "faults": faults,
     "fuzz": fuzz,
     "folders": folders,
+    "exports_and_servers": exports_and_servers,
 }
 
 

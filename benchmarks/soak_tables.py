@@ -99,12 +99,18 @@ def fuzz_table(result: dict[str, Any]) -> str:
 
 
 def folders_table(result: dict[str, Any]) -> str:
-    part = result["parts"]["folders"]
-    found = part["result"]
-    header = ["commands on damaged folders", "undamaged answer", "message", "answer of forged files"]
+    parts = {name: result["parts"][name] for name in FOLDERS if name in result["parts"]}
+    header = ["commands on damaged folders", "calls", "undamaged answer", "message", "answer of forged files"]
     header += ["silently wrong", "traceback", "hang > 30 s", "> 2 GB"]
     names = ("cases", "the same answer", "refused", "used", "silently wrong", "traceback", "hang", "memory")
-    return table(header, [[f"{found[name]:,}" for name in names]]) + f"\n{source(part)}"
+    rows = [[FOLDERS[name], *(f"{part['result'][each]:,}" for each in names)] for name, part in parts.items()]
+    return table(header, rows) + "".join(f"\n{source(part)}" for part in parts.values())
+
+
+FOLDERS = {
+    "folders": "predict, evaluate, label-next, report, verify, resuming, bench tables",
+    "exports_and_servers": "compare, export, serve, review",
+}
 
 
 def planted_table(result: dict[str, Any]) -> str:

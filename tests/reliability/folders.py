@@ -13,9 +13,8 @@ import resource
 import shutil
 import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ REPORTED = 0.1  # share of forged folders of which the whole page is written
 EXPORTED = 0.1  # share of folders that are exported, which takes seconds
 TRAINING = """--labeled a --test c --method proud --weights none --epochs 2 --pretrain-epochs 1 --batch-size 8 --views 1
 --val 0.34 --threads 1 --device cpu --quiet"""
+LEAVING = ("compare", "export", "serve", "review")  # what a model is used for elsewhere, or by others
 ENVIRONMENT = ("versions", "device", "commit", "command", "model")
 
 
@@ -100,16 +100,9 @@ class Originals:
         found["serve"] = lambda: ask_serve(run_command, case, image)
         found["review"] = lambda: ask_review(run_command, case, out, cache)
         found["report"] = inputs
-        if has_command("verify"):
-            found["verify"] = lambda: (run_command(["verify", str(case)])[0], None)
+        found["verify"] = lambda: (run_command(["verify", str(case)])[0], None)
         found["resume"] = lambda: resumed([*self.train, "--resume"], case)
         return found
-
-
-def has_command(name: str) -> bool:
-    from proud.cli.main import COMMANDS
-
-    return name in COMMANDS
 
 
 def run_command(argv: list[str], stop_after: int = 0) -> tuple[int, Any]:
@@ -205,23 +198,23 @@ def judge(said: Said, right: tuple[int, Any], forged: bool, command: str) -> str
 BAD = ("silently wrong", "traceback", "hang", "memory", "without a message")
 
 
-def cases(originals: Originals, seeds: Iterator[int], until: float = float("inf")) -> Iterator[Found]:
+def cases(originals: Originals, seeds: Iterable[int], leaving: bool | None) -> Iterator[Found]:
     for seed in seeds:
-        if time.monotonic() > until:
-            return
         chance = random.Random(f"folder-{seed}")
         base = chance.choice(("finished", "finished", "half", "half", "bench"))
         originals.fresh(base)
         made = damage(originals.case, originals.kept["other"], chance)
         asked = originals.commands(base, made.forged and chance.random() < REPORTED, chance.random() < EXPORTED)
+        asked = {name: ask for name, ask in asked.items() if leaving in (None, name in LEAVING)}
         for name, said in in_child(originals.place, asked).items():
             outcome = judge(said, originals.right[base][name], made.forged, name)
             last = " | ".join(said.text.strip().splitlines()[-2:])[-300:]
             yield Found(outcome, f"{outcome}: seed {seed}, {base}, {name}, {made}: {last}" if outcome in BAD else "")
 
 
-def fuzz_folders(place: Path, seeds: Iterator[int], until: float = float("inf")) -> dict[str, Any]:
-    """Counts of all outcomes, and the first of the bad ones in words."""
+def fuzz_folders(place: Path, seeds: Iterable[int], leaving: bool | None = None) -> dict[str, Any]:
+    """Counts of all outcomes, and the first of the bad ones in words. `leaving`: the commands of LEAVING alone, or the
+    others alone."""
     import warm  # noqa: F401
 
     from proud.cli.main import COMMANDS
@@ -233,7 +226,7 @@ def fuzz_folders(place: Path, seeds: Iterator[int], until: float = float("inf"))
     originals = Originals(place)
     counts: Counter[str] = Counter()
     bad: list[str] = []
-    for found in cases(originals, seeds, until):
+    for found in cases(originals, seeds, leaving):
         counts[found.outcome] += 1
         if found.about:
             print(found.about, file=sys.stderr, flush=True)
@@ -245,9 +238,9 @@ def fuzz_folders(place: Path, seeds: Iterator[int], until: float = float("inf"))
     }
 
 
-def fuzz_into(place: Path, seeds: range, answer: Path) -> None:
+def fuzz_into(place: Path, seeds: range, answer: Path, leaving: bool | None = None) -> None:
     """In a child, which may fork others."""
-    answer.write_text(json.dumps(fuzz_folders(place, iter(seeds))))
+    answer.write_text(json.dumps(fuzz_folders(place, seeds, leaving)))
 
 
 if __name__ == "__main__":
@@ -256,5 +249,5 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1])]
     first, last = int(sys.argv[1]), int(sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="folders-") as temporary:
-        answer = fuzz_folders(Path(temporary), iter(range(first, last)))
+        answer = fuzz_folders(Path(temporary), range(first, last))
     print(json.dumps(answer, indent=1, ensure_ascii=False))
