@@ -21,8 +21,8 @@ print(*sorted(str(path) for path in Path("sites").glob("*/*"))[:3], "...", sep="
 # `pen` has one folder per class. `texture` and `print` have no labels: their images may lie in any folders. `street`
 # is the site that the model is for; it has labels here, so that the result can be checked.
 #
-# These settings are for a look of seconds, and give a poor model. Leave `size`, `epochs` and `pretrain_epochs` out for
-# the defaults of your data.
+# These settings take seconds and give a poor model. Leave `size`, `epochs` and `pretrain_epochs` out for the defaults
+# of your data.
 
 # %%
 from proud import ProUD
