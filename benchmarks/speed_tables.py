@@ -1,0 +1,93 @@
+"""Tables of docs/internals/speed.md, and the README's line about speed."""
+
+from __future__ import annotations
+
+from table_text import RESULTS, read, source, table
+
+
+def mark(value: float, bar: float, stretch: float | None) -> str:
+    return "stretch met" if stretch is not None and value <= stretch else "met" if value <= bar else "**missed**"
+
+
+def speed() -> str:
+    """Measured speed against its targets."""
+    digits, plus, pacs = (read(f"speed-{name}.json") for name in ("digits", "digits-plus", "pacs"))
+    wanted: list[tuple[str, float, str, float, float | None]] = [
+        ("Digits-DG, one step, 512 images", digits["fast"]["step_ms"], "ms", 1.0, 0.6),
+        ("the same step in the plain loop", digits["plain"]["step_ms"], "ms", 6.0, None),
+        ("Digits-DG, DaPP, 9,600 images × 3 views", digits["fast"]["dapp_ms"], "ms", 15.0, 6.0),
+        ("Digits-DG table, 36 runs × 800 epochs", digits["table_minutes"], "min", 60.0, 25.0),
+        ("PACS, one step, 512 images of 224 px", pacs["fast"]["step_ms"], "ms", 36.0, 28.0),
+        ("PACS, DaPP, 3,947 images × 3 views", pacs["fast"]["dapp_ms"], "ms", 400.0, 250.0),
+    ]
+    rows = [
+        [
+            name,
+            f"{value:.2f} {unit}",
+            f"≤ {bar:g} {unit}",
+            "–" if stretch is None else f"≤ {stretch:g} {unit}",
+            mark(value, bar, stretch),
+        ]
+        for name, value, unit, bar, stretch in wanted
+    ]
+    words = (
+        f"\nThe fast loop is {digits['ratio']:.1f} times as fast as the plain one on Digits-DG and {pacs['ratio']:.2f} "
+        f"times on PACS. A step of `proud-plus` on Digits-DG takes {plus['fast']['step_ms']:.2f} ms "
+        f"({plus['plain']['step_ms']:.1f} in the plain loop), its DaPP {plus['fast']['dapp_ms']:.1f} ms.\n"
+    )
+    header = ["measure", "measured", "target", "stretch target", ""]
+    files = {"digits": digits, "digits-plus": plus, "pacs": pacs}
+    return table(header, rows) + words + "".join(source(f"speed-{name}.json", found) for name, found in files.items())
+
+
+def speed_line() -> str:
+    """For the README."""
+    digits, pacs = (read(f"speed-{name}.json") for name in ("digits", "pacs"))
+    return (
+        f"Speed on one {digits['device'].removeprefix('cuda: ')}: {pacs['fast']['images_per_s']:,.0f} images a second "
+        f"through training at 224 px (PACS, ResNet-18), {digits['fast']['images_per_s']:,.0f} at 32 px; all 36 runs of "
+        f"the Digits-DG table in {digits['table_minutes']:.0f} minutes ([speed](docs/internals/speed.md)).\n"
+    )
+
+
+def speed_full() -> str:
+    """Loss curves of both loops, and cost by the number of unlabeled domains."""
+    digits = read("speed-digits.json")
+    same, epochs = digits["equality"], digits["epochs"]
+    rows = [
+        [str(row["domains"]), str(row["steps"]), f"{row['step_ms']:.3f}", f"{row['epoch_begin_ms']:.1f}"]
+        for row in digits["scaling"]
+    ]
+    text = (
+        f"\nLargest relative difference of the losses over {same['steps']} steps, fp32, TF32 off: fast vs plain "
+        f"{same['fast_vs_plain']:.1e} (target 1e-3), plain vs plain {same['plain_vs_plain']:.1e}.\n"
+        f"\nTensor memory after the second main epoch: {epochs['memory_first_mib']:.1f} MiB; "
+        f"{epochs['main_epochs_timed'] - 1} epochs later: {epochs['memory_last_mib']:.1f} MiB.\n"
+    )
+    return table(["unlabeled domains", "steps per epoch", "ms per step", "ms before an epoch (DaPP)"], rows) + text
+
+
+def conventional() -> str:
+    """The fast loop against a conventional one."""
+    name = "conventional.json"
+    if not (RESULTS / name).exists():
+        return f"Not measured yet: `python benchmarks/conventional.py --out benchmarks/results/{name}` on a GPU.\n"
+    found = read(name)
+    rows = []
+    for row in found["rows"]:
+        theirs, ours = row["conventional"], row["ours"]
+        rows.append(
+            [
+                f"{row['data']}, {row['method']}",
+                f"{theirs['epoch_s']:.2f} s",
+                f"{ours['epoch_s']:.2f} s",
+                f"{theirs['images_per_s']:,.0f}",
+                f"{ours['images_per_s']:,.0f}",
+                f"{row['ratio']:.1f}",
+                f"{ours['decode_s']:.1f} s + {ours['first_epoch_s'] - ours['epoch_s']:.1f} s",
+            ]
+        )
+    header = ["", "an epoch, conventional", "ours", "images/s, conventional", "ours", "ratio"]
+    header += ["ours, once: decoding + compiling"]
+    words = f"\nBatches of {found['rows'][0]['batch_size']}, {found['workers']} workers per loader.\n"
+    return table(header, rows) + words + source(name, found)
