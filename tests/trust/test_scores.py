@@ -66,6 +66,15 @@ def test_pieces_give_an_interval_like_the_whole(monkeypatch):
     assert parts.auroc.interval.low == pytest.approx(whole.auroc.interval.low, abs=0.02)
 
 
+def test_many_values_get_fewer_draws(monkeypatch):
+    probs, labels = images((30, 9, 30), [1, 1, 1])
+    whole = scores(probs, labels, "abc")
+    monkeypatch.setattr(module, "MOST_WORK", 10)
+    few = scores(probs, labels, "abc")
+    assert few.auroc.value == whole.auroc.value and few.auroc != whole.auroc
+    assert few.auroc.interval.low == pytest.approx(whole.auroc.interval.low, abs=0.03)
+
+
 def test_too_many_images_have_a_value_without_interval(monkeypatch):
     monkeypatch.setattr(module, "MOST_VALUES", 10)
     found = scores(*images((30, 30), [1, 1]), "ab")
@@ -75,10 +84,10 @@ def test_too_many_images_have_a_value_without_interval(monkeypatch):
 @pytest.mark.parametrize(("counts", "distance"), [((60, 8, 20), (2, 1, 0.5)), ((60, 8, 20), (3, 3, 3))])
 def test_intervals_hold_in_most_draws(counts, distance, monkeypatch):
     """Of a site with a rare class, for a network that is often or seldom right."""
-    monkeypatch.setattr(module, "DRAWS", 600)
+    monkeypatch.setattr(module, "DRAWS", 400)
     truth = scores(*images([500 * count for count in counts], distance), "abc")
-    found = [scores(*images(counts, distance, seed), "abc") for seed in range(1, 151)]
+    found = [scores(*images(counts, distance, seed), "abc") for seed in range(1, 101)]
     for name in ("balanced_accuracy", "macro_f1", "auroc"):
         intervals = [getattr(each, name).interval for each in found]
         holds = np.mean([each.low <= getattr(truth, name).value <= each.high for each in intervals])
-        assert holds > 0.88, name  # 0.95 less four standard errors; without the images of other classes 0.73
+        assert holds > 0.86, name  # 0.95 less four standard errors

@@ -21,10 +21,11 @@ from torch import Tensor
 from proud.stored import ScoreRecord, ScoresRecord
 from proud.trust.intervals import Interval, mean_recall_interval
 
-DRAWS = 1000
+DRAWS, FEWEST_DRAWS = 1000, 200
 SEED = 2022
-MOST_VALUES = 3_000_000  # images × classes: above, drawing takes minutes, and the interval is narrow
-AT_ONCE = 4_000_000  # drawn images
+MOST_WORK = 100_000_000  # draws × images × classes: some seconds
+MOST_VALUES = MOST_WORK // FEWEST_DRAWS
+AT_ONCE = 1_000_000  # drawn images
 
 
 @dataclass(frozen=True)
@@ -61,77 +62,99 @@ class Scores:
 def scores(probs: Tensor, labels: Tensor, classes: Sequence[str]) -> Scores:
     """Of predicted probabilities. [N,K], [N], K names -> scores."""
     values, truth = probs.double().cpu().numpy(), labels.cpu().numpy()
-    images, counts = len(truth), np.bincount(truth, minlength=len(classes))
+    counts = np.bincount(truth, minlength=len(classes))
     absent = tuple(name for name, count in zip(classes, counts, strict=True) if not count)
-    if not images:
+    if not len(truth):
         return Scores(None, None, None, absent)
-    predicted = values.argmax(1)
+    order = np.argsort(truth, kind="stable")
+    values, truth, predicted = values[order], truth[order], values[order].argmax(1)
     right = np.bincount(truth[predicted == truth], minlength=len(classes))
     recalls = [float(a / b) if b else None for a, b in zip(right, counts, strict=True)]
     balanced = mean_recall_interval(recalls, counts.tolist())
-    own = {int(k): np.flatnonzero(truth == k)[None] for k in np.flatnonzero(counts)}  # one draw: the images themselves
-    ranks = {k: np.unique(values[:, k], return_inverse=True)[1].reshape(-1) for k in own}
-    f1, auroc = [macro_f1(predicted, own, len(classes))], [macro_auroc(ranks, own)] if len(own) > 1 else []
-    for draw in _resamples(own, images) if values.size <= MOST_VALUES else ():
-        f1.append(macro_f1(predicted, draw, len(classes)))
-        if auroc:
-            auroc.append(macro_auroc(ranks, draw))
+    present = np.flatnonzero(counts)
+    places = {int(k): slice(*np.searchsorted(truth, [k, k + 1])) for k in present}
+    ties = {k: Ties.of(values[:, k]) for k in places} if len(places) > 1 else {}
+    draws = 0 if values.size > MOST_VALUES else max(FEWEST_DRAWS, min(DRAWS, MOST_WORK // values.size))
+    f1, auroc = [], []
+    for rows in (np.arange(len(truth))[None], *_resamples(places, draws)):  # first the images themselves
+        f1.append(macro_f1(predicted, rows, places, len(classes)))
+        auroc += [macro_auroc(ties, rows, places)] if ties else []
     return Scores(
         None if balanced is None else Score(balanced.value, balanced),
-        _score(f1, images),
-        _score(auroc, images) if auroc else None,
+        _score(f1, len(truth)),
+        _score(auroc, len(truth)) if auroc else None,
         absent,
     )
 
 
-Draw = dict[int, np.ndarray]
-"""Rows of images that are taken to be of a class. class -> [draws, images of the class]"""
+Places = dict[int, slice]
+"""class -> its images, which follow one another"""
 
 
-def _resamples(own: Draw, images: int) -> Iterator[Draw]:
-    """Bootstrap resamples, as many at once as memory allows."""
+def _resamples(places: Places, draws: int) -> Iterator[np.ndarray]:
+    """Bootstrap resamples of all images: rows [D,N], at the places of a class those that are taken to be of it."""
     random = np.random.default_rng(SEED)
-    at_once = max(1, min(DRAWS, AT_ONCE // images))
-    for start in range(0, DRAWS, at_once):
-        draws = min(at_once, DRAWS - start)
-        found = {}
-        for k, [rows] in own.items():
-            shape = (draws, len(rows))
-            other = random.random(shape) < 1 / (len(rows) + 1)
-            usual, any_image = rows[random.integers(len(rows), size=shape)], random.integers(images, size=shape)
-            found[k] = np.where(other, any_image, usual)
-        yield found
+    images = max(place.stop for place in places.values())
+    at_once = max(1, AT_ONCE // images)
+    for start in range(0, draws, at_once):
+        count = min(at_once, draws - start)
+        parts = []
+        for place in places.values():
+            size = place.stop - place.start
+            other = random.random((count, size)) < 1 / (size + 1)
+            own = random.integers(place.start, place.stop, size=(count, size))
+            parts.append(np.where(other, random.integers(images, size=(count, size)), own))
+        yield np.concatenate(parts, axis=1)
 
 
-def macro_f1(predicted: np.ndarray, draw: Draw, classes: int) -> np.ndarray:
-    """Mean F1 of the drawn classes. Predicted classes [N] -> [draws]."""
-    chosen = {k: predicted[rows] for k, rows in draw.items()}
-    times = np.sum([_counts(each, classes) for each in chosen.values()], axis=0)
-    parts = [2 * (each == k).sum(1) / (each.shape[1] + times[:, k]) for k, each in chosen.items()]
+def macro_f1(predicted: np.ndarray, rows: np.ndarray, places: Places, classes: int) -> np.ndarray:
+    """Mean F1 of the classes that have images. Predicted classes [N], drawn rows [D,N] -> [D]."""
+    chosen = predicted[rows]
+    times = _counts(chosen, classes)
+    parts = [
+        2 * (chosen[:, place] == k).sum(1) / (place.stop - place.start + times[:, k]) for k, place in places.items()
+    ]
     return np.asarray(np.mean(parts, axis=0))
 
 
-def macro_auroc(ranks: dict[int, np.ndarray], draw: Draw) -> np.ndarray:
-    """Mean area under the curve of each drawn class against the others. class -> ranks [N] by probability -> [draws].
+@dataclass(frozen=True)
+class Ties:
+    """The order of images by a value, and for each image the first and the last place of those with its value."""
 
-    The area is the share of pairs of an image of the class and another that are in order, ties counting half.
+    order: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Ties:
+        order = np.argsort(values, kind="stable")
+        ranked = values[order]
+        return cls(order, np.searchsorted(ranked, values, "left"), np.searchsorted(ranked, values, "right"))
+
+
+def macro_auroc(ties: dict[int, Ties], rows: np.ndarray, places: Places) -> np.ndarray:
+    """Mean area under the curve of each class against the others. Drawn rows [D,N] -> [D].
+
+    The area is the share of pairs of an image of the class and another that are in order, ties counting half. Over all
+    pairs with an image of the class, those with one of its own contribute half of its number, squared.
     """
+    draws, images = rows.shape
+    times = _counts(rows, images)  # how often each image is drawn
     areas = []
-    for k, rank in ranks.items():
-        length = int(rank.max()) + 1
-        counts = {each: _counts(rank[rows], length) for each, rows in draw.items()}
-        inside = counts.pop(k)
-        outside = np.sum(list(counts.values()), axis=0)
-        below = outside.cumsum(1) - outside / 2
-        areas.append((inside * below).sum(1) / (inside.sum(1) * outside.sum(1)))
+    for k, place in places.items():
+        below = np.zeros((draws, images + 1))
+        times[:, ties[k].order].cumsum(1, out=below[:, 1:])
+        mine, size = rows[:, place], place.stop - place.start
+        first, last = (np.take_along_axis(below, ends[mine], 1) for ends in (ties[k].first, ties[k].last))
+        areas.append(((first + last).sum(1) - size**2) / (2 * size * (images - size)))
     return np.asarray(np.mean(areas, axis=0))
 
 
 def _counts(values: np.ndarray, length: int) -> np.ndarray:
     """How often each value below `length` occurs in each row. [D,N] -> [D,length]."""
     draws = len(values)
-    places = np.arange(draws)[:, None] * length + values
-    return np.bincount(places.ravel(), minlength=draws * length).reshape(draws, length)
+    found = np.bincount((np.arange(draws)[:, None] * length + values).ravel(), minlength=draws * length)
+    return found.reshape(draws, length)
 
 
 def _score(found: Sequence[np.ndarray], images: int) -> Score:
