@@ -111,6 +111,17 @@ def test_data_check_reports_near_copies_of_one_site_and_of_two(root: Path) -> No
     assert sum("look" in text for text in found) == 2  # the copy is called a copy
 
 
+def test_near_copies_of_one_group_are_expected(root: Path) -> None:
+    lines = ["path,domain,label,group"]
+    for path in sorted(root.glob("central/*/*.png")):
+        group = {"2": "one", "again": "one"}.get(path.stem, path.stem)
+        lines.append(f"{path.relative_to(root)},central,{path.parent.name},{group}")
+    for groups, expected in ((True, 0), (False, 1)):
+        (root / "all.csv").write_text("\n".join(line if groups else line.rpartition(",")[0] for line in lines))
+        texts = [finding.text for finding in check_data(DomainSpec(str(root / "all.csv")), ReadSpec()).findings]
+        assert sum("looks like another one" in text for text in texts) == expected
+
+
 def test_training_warns_of_test_images_that_look_like_others(root: Path) -> None:
     text = r"1 of the 13 images of south looks like an image that is trained on, such as south/dog/seen\.png and north"
     with pytest.warns(UserWarning, match=text):

@@ -17,11 +17,14 @@ class Compared(NamedTuple):
     places: Sequence[str]
     contents: Sequence[str]
     signs: Tensor
+    groups: Sequence[str] = ()
+    """of each image, where they are stated"""
 
 
 def within(site: Compared) -> str:
-    """A text about images of one site; equal images, which are copies, must be there once."""
-    pairs = near_copies(site.signs)
+    """A text about images of one site that are not of one group; equal images, which are copies, must be there once."""
+    groups = site.groups or [""] * len(site.places)
+    pairs = [pair for pair in near_copies(site.signs) if not groups[pair[0]] or len({groups[row] for row in pair}) > 1]
     if not pairs:
         return ""
     return (

@@ -153,7 +153,8 @@ def near_copies_in(sites: list[SiteReport]) -> Iterator[Finding]:
         own = [image for name, image in first.values() if name == site.name and image.signature is not None]
         if own:
             signs = torch.stack([image.signature for image in own if image.signature is not None])
-            compared.append(Compared(site.name, [each.entry.location for each in own], [], signs))
+            places, groups = ([getattr(each.entry, name) for each in own] for name in ("location", "group"))
+            compared.append(Compared(site.name, places, [], signs, groups))
     yield from (Finding("note", text) for site in compared if (text := within(site)))
     yield from (Finding("warning", text) for pair in combinations(compared, 2) if (text := between(*pair)))
 
