@@ -26,6 +26,7 @@ from proud.nets.models import model_spec
 from proud.randomness import Draws, Randomness, raw_sizes, shape_draws
 
 NOWHERE = torch.device("meta")
+pytestmark = pytest.mark.skipif(torch.__version__ < (2, 10), reason="earlier versions lack weight norm on meta")
 BATCH = 8
 RANDOM = ("rand", "bernoulli", "dropout", "multinomial", "normal_", "uniform_", "exponential", "cauchy", "geometric")
 
