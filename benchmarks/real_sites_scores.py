@@ -9,7 +9,7 @@ from typing import Any
 from table_text import RESULTS, read, table
 
 from proud.bench.scores import balanced_accuracy
-from proud.trust.intervals import signed
+from proud.trust.intervals import accuracy_interval, signed
 
 CENTRAL = "barcelona"  # the laboratory that has the labels
 BASE, OURS = "erm-noisemix", "proud-plus"
@@ -65,11 +65,15 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
-def cell(values: dict[int, float] | None) -> str:
+def cell(values: dict[int, float] | None, images: int) -> str:
+    """Over seeds; with a decimal only where so many images say something about it."""
     if not values:
         return "–"
-    spread = f" ±{stdev(values.values()):.1f}" if len(values) > 1 else ""
-    return f"{fmean(values.values()):.1f}{spread}"
+    average = fmean(values.values())
+    interval = accuracy_interval(average / 100, images)
+    digits = 1 if interval is not None and interval.has_decimal else 0
+    spread = f" ±{stdev(values.values()):.{digits}f}" if len(values) > 1 else ""
+    return f"{average:.{digits}f}{spread}"
 
 
 def methods_table(benches: dict[str, list[Row]], labeled: str, score: Score) -> str:
@@ -80,14 +84,14 @@ def methods_table(benches: dict[str, list[Row]], labeled: str, score: Score) -> 
     combos = [(labeled, site) for site in sites]
     others = [(one, other) for one in sites for other in [labeled, *sites] if one != other]
     base = mean(cells_of(methods.get(BASE, []), score), combos)
+    images = {row["test"]: row["images"][row["test"]] for row in rows}
     lines = []
     for name, own in methods.items():
         cells = cells_of(own, score)
         average = mean(cells, combos)
         gain = "–" if average is None or base is None else signed(average - base)
-        shown = [cell(cells.get(combo)) for combo in combos]
+        shown = [cell(cells.get(combo), images.get(combo[1], 0)) for combo in combos]
         lines.append([name, *shown, number(average), gain, number(mean(cells, others))])
-    images = {row["test"]: row["images"][row["test"]] for row in rows}
     heads = [f"{site} ({images[site]})" if site in images else site for site in sites]
     return table(["method", *heads, "mean", f"over {BASE}", "mean of the other labeled sites"], lines)
 

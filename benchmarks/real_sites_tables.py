@@ -28,7 +28,7 @@ from scipy.stats import spearmanr
 from table_text import RESULTS, read, source, table
 from trust_tables import label_next_table
 
-from proud.trust.intervals import accuracy_interval
+from proud.trust.intervals import Interval, accuracy_interval
 
 LABEL_NEXT = "python benchmarks/label_next.py RUN... --choices chosen random --data wbc --work DIR --out …"
 MADE_BY = {
@@ -76,6 +76,21 @@ def recalls_table(result: Row, name: str) -> str:
                 cells.append(str(accuracy_interval(fmean(values), images)) if values else "–")
             lines.append([site, label, *cells])
     return table(["unseen site", "class", BASE, OURS], lines) + source(name, result)
+
+
+def scores_table(result: Row, name: str) -> str:
+    """Scores of the saved network in which all classes count alike, of every run, with intervals for the images."""
+    lines = []
+    for method in (BASE, OURS):
+        for site, runs in mine(result, CENTRAL, method).items():
+            for run in runs:
+                cells = []
+                for score in ("balanced_accuracy", "macro_f1", "auroc"):
+                    found = run["test_scores"][score]
+                    cells.append(str(Interval(found["value"], *found["interval"], run["images"][site])))
+                lines.append([site, f"{method}, seed {run['seed']}", *cells])
+    heads = ["unseen site", "run", "balanced accuracy", "macro F1", "macro AUROC"]
+    return table(heads, sorted(lines)) + source(name, result)
 
 
 def confusion_table(result: Row, name: str, most: int = 3) -> str:
@@ -197,6 +212,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "wbc-accuracy": lambda: made_of("wbc", partial(methods_table, labeled=CENTRAL, score=accuracy)),
     "rsscn7-methods": lambda: made_of("rsscn7", partial(all_cells_table, score=accuracy)),
     "wbc-recalls": lambda: measured("wbc-runs.json", make=partial(recalls_table, name="wbc-runs.json")),
+    "wbc-scores": lambda: measured("wbc-runs.json", make=partial(scores_table, name="wbc-runs.json")),
     "wbc-confusion": lambda: measured("wbc-runs.json", make=partial(confusion_table, name="wbc-runs.json")),
     "wbc-trust": lambda: measured("wbc-runs.json", make=partial(unseen_trust_table, name="wbc-runs.json")),
     "real-verdicts": lambda: measured("wbc-runs.json", "rsscn7-runs.json", make=verdicts_table),

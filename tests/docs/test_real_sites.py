@@ -51,8 +51,10 @@ def test_methods_by_the_mean_of_the_class_recalls() -> None:
     benches = {"wbc": rows_for({"erm-noisemix": 0.5, "proud-plus": 0.6}), "wbc-lite2": rows_for({"erm": 0.4}, (1,))}
     found = lines_of(scores.methods_table(benches, "barcelona", scores.balanced))
     assert found["method"][:3] == ["bccd (50)", "cellavision (50)", "tecom (50)"]
-    assert found["proud-plus"] == ["64.0 ±1.4", "65.0 ±1.4", "66.0 ±1.4", "65.0", "+10.0", "64.3"]
-    assert found["erm, lite2"][:1] == ["43.0"]
+    assert found["proud-plus"] == ["64 ±1", "65 ±1", "66 ±1", "65.0", "+10.0", "64.3"]
+    assert found["erm, lite2"][:1] == ["43"]
+    large = [row | {"images": dict.fromkeys(LABS, 5000)} for row in benches["wbc"]]
+    assert lines_of(scores.methods_table({"wbc": large}, "barcelona", scores.balanced))["proud-plus"][0] == "64.0 ±1.4"
     part = [row for row in benches["wbc"] if row["test"] != "bccd"]
     assert lines_of(scores.methods_table({"wbc": part}, "barcelona", scores.balanced))["proud-plus"][-3:] == ["–"] * 3
 
@@ -122,6 +124,7 @@ def test_a_run_is_described_and_shown(tmp_path: Path, monkeypatch: pytest.Monkey
     result = about | {"runs": [run, run]}
     lines = [line.split(" | ") for line in tables.recalls_table(result, "x").splitlines() if line.startswith("| test")]
     assert [line[1] for line in lines] == list(task.training.classes) and all("n = 8)" in line[3] for line in lines)
+    assert "n = 32)" in tables.scores_table(result, "x") and "proud, seed" in tables.scores_table(result, "x")
     wrong = sum(run["confusion"][0]) - run["confusion"][0][0]
     assert ("across as" in tables.confusion_table(result, "x", most=12)) == bool(wrong)
     assert "test" in tables.unseen_trust_table(result, "x") and "hidden" not in tables.unseen_trust_table(result, "x")

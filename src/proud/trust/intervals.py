@@ -25,15 +25,20 @@ class Interval:
     images: int
 
     def __str__(self) -> str:
-        """For example 90 % (60–98, n = 10): a decimal only where the interval says something about it."""
-        digits = 0 if self.high - self.low > WIDEST_WITH_DECIMAL else 1
+        """For example 90 % (60–98, n = 10): without a decimal where it says nothing."""
+        digits = 1 if self.has_decimal else 0
         value, low, high = (f"{100 * number:.{digits}f}" for number in (self.value, self.low, self.high))
         return f"{value} % ({low}–{high}, n = {self.images})"
 
     @property
+    def has_decimal(self) -> bool:
+        """Whether a decimal of the percentage says something."""
+        return self.high - self.low <= WIDEST_WITH_DECIMAL
+
+    @property
     def difference(self) -> str:
         """The text of a difference, for example +2 points (−1 to +6, n = 200)."""
-        digits = 0 if self.high - self.low > WIDEST_WITH_DECIMAL else 1
+        digits = 1 if self.has_decimal else 0
         value, low, high = (signed(100 * number, digits) for number in (self.value, self.low, self.high))
         return f"{value} points ({low} to {high}, n = {self.images})"
 
