@@ -16,6 +16,7 @@ from accuracy_tables import averages, demo, measured, results, short
 from data_tables import near_copies_table
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
 from real_sites_tables import TABLES as REAL_SITES
+from recipe import labels_table, screen_table
 from screens import screen
 from soak_tables import (
     damage_table,
@@ -177,6 +178,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "near-copies": lambda: near_copies_table(read("near_copies.json")),
     **{f"screen-{number}": partial(screen, number) for number in range(1, 6)},
     **REAL_SITES,
+    "recipe-screen": screen_table,
+    "recipe-labels-pacs": lambda: labels_table("pacs"),
+    "recipe-labels-digits": lambda: labels_table("digits"),
     "web": lambda: web_table(read("web.json")),
     "report-time": lambda: report_text(read("report.json")),
 }

@@ -4,8 +4,7 @@ Usage: python benchmarks/explore.py digits-dg --root DIR --cells syn:svhn --vari
 
 Test accuracy and audited pseudo-label accuracy may guide choices on the development cells alone, so no other cell is
 accepted here. The seed is none of the reported ones. Each variant is {"name", "method", ...settings}; `--variants
-screen`, `minus` and `plus` are made by recipe.py, which also makes their tables. Variants whose pretraining is the same
-share it.
+minus` is made by recipe.py, which also makes the tables. Variants whose pretraining is the same share it.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ def main() -> None:
     parser.add_argument("data", choices=DEVELOPMENT_CELLS)
     parser.add_argument("--root", required=True)
     parser.add_argument("--cells", required=True, help="all, or LABELED:TEST,…")
-    parser.add_argument("--variants", required=True, help="a JSON file, or `minus`, `plus` or `screen` (see recipe.py)")
+    parser.add_argument("--variants", required=True, help="a JSON file, or `minus` (see recipe.py)")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of all variants")
     parser.add_argument(
         "--thin",
@@ -253,7 +252,7 @@ def main() -> None:
         if cell not in every:
             raise SystemExit(f"{cell} is not a development cell: its test accuracy must not guide choices")
     common = {name: json.loads(value) for name, value in (pair.split("=", 1) for pair in arguments.set)}
-    variants = [variant | common for variant in recipe.variants(arguments.variants)]
+    variants = [variant | common for variant in recipe.variants(arguments.variants, arguments.data)]
     todo = jobs_of(cells, variants, arguments.steps == "compiled")
     with tempfile.TemporaryDirectory() as here:
         arguments.pretrained = arguments.pretrained or here

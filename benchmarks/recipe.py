@@ -2,12 +2,12 @@
 
 Usage: python benchmarks/recipe.py RESULTS.jsonl …   (rows of `explore.py`; prints tables)
 
-`--variants screen` is a Plackett-Burman design: twelve variants in which each of eleven parts is on in six, and any two
-parts are on and off together equally often. The effect of a part is the mean over all variants with it, less that over
-those without. A cell's score is the mean of its last three evaluations. Both data sets count alike.
+`--variants minus` is the recipe and, one at a time, the recipe with a part switched. A cell's score is the mean of its
+last three evaluations. Both data sets count alike. What does not earn 0.3 points on average goes.
 
-The rule of the choice: what has an effect of at least 0.3 points stays, the rest goes. Then the parts that are not
-screened (forms of UDMix, cross-entropy on labeled images, weight average) are switched one at a time (`minus`).
+Earlier rows are of a Plackett-Burman design (`screen`): twelve variants in which each of eleven parts is on in six, and
+any two parts are on and off together equally often. The effect of a part is the mean over all variants with it, less
+that over those without. A variant is named after its parts.
 """
 
 from __future__ import annotations
@@ -19,78 +19,48 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from table_text import table
+from table_text import read, table
 
 from proud.methods import method_config
+from proud.methods.presets import preset
 
 PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "strong": ({"strong": False}, {"strong": True}),
-    "amplitude": ({"amplitude": 0.0}, {"amplitude": 1.0}),
-    "udmix": ({"udmix": False}, {"udmix": True}),
-    "fair": ({"fair": False}, {"fair": True, "udmix": True}),
-    "certain": ({"certain_weight": 0.0}, {"certain_weight": 1.0}),
+    "UDMix of the paper": ({"udmix": False}, {"udmix": True}),
     "center": ({"center": False}, {"center": True}),
     "classifier": ({"classifier": 0.0}, {"classifier": 0.5}),
-    "balance": ({"balance": 0.0}, {"balance": 0.25}),
     "class_mix": ({"class_mix": "labeled"}, {"class_mix": "even"}),
-    "merging": ({"alpha": 0.5, "pml_tau": 1.0}, {"alpha": 1.0, "pml_tau": 0.1}),
+    "merging loss": ({"pml": False}, {"pml": True}),
+    "sharper merging": ({"alpha": 0.5, "pml_tau": 1.0}, {"alpha": 1.0, "pml_tau": 0.1}),
     "labeled": ({"labeled_weight": 0.0}, {"labeled_weight": 1.0}),
+    "certain": ({"certain_weight": 0.0}, {"certain_weight": 1.0}),
+    "strong": ({"strong": False}, {"strong": True}),
     "warp": ({"warp": 0.0}, {"warp": 0.5}),
     "outline": ({"outline": 0.0}, {"outline": 0.25}),
-    "own_share": ({"own_share": 0.0}, {"own_share": 0.15}),
     "average": ({"ema_epochs": 0.0}, {"ema_epochs": 10.0}),
 }
-"""part -> its settings when off (merging: the paper's weight and temperature) and when on"""
-
-SCREENED = (
-    "own_share",
-    "outline",
-    "warp",
-    "class_mix",
-    "center",
-    "classifier",
-    "balance",
-    "merging",
-    "strong",
-    "amplitude",
-    "fair",
-)
-GENERATOR = (1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0)  # Plackett and Burman 1946, twelve runs
-FIXED: dict[str, Any] = {"udmix": False, "certain_weight": 1.0}  # in all screened variants
+"""part -> its settings when off (sharper merging: the paper's weight and temperature) and when on"""
 
 
-def screen() -> list[dict[str, Any]]:
-    """The design's rows: cyclic shifts of the generator, then one without any part."""
-    shifts = [tuple(GENERATOR[(column - row) % 11] for column in range(11)) for row in range(11)]
-    found = []
-    for row in [*shifts, (0,) * 11]:
-        settings: dict[str, Any] = {}
-        for part, on in zip(SCREENED, row, strict=True):
-            settings |= PARTS[part][on]
-        on_parts = [part for part, on in zip(SCREENED, row, strict=True) if on]
-        found.append({"name": " ".join(on_parts) or "none", "method": "proud-plus"} | settings | FIXED)
-    return found
-
-
-def variants(which: str) -> list[dict[str, Any]]:
-    """`minus`: the recipe, then with each part switched. `plus`: no part, then each alone. Otherwise a JSON file."""
-    if which == "minus":
-        recipe = asdict(method_config("proud-plus"))
-        start = {"name": "proud-plus", "method": "proud-plus"}
-        switched = {
-            f"− {part}" if on.items() <= recipe.items() else f"+ {part}": off if on.items() <= recipe.items() else on
-            for part, (off, on) in PARTS.items()
-        }
-    elif which == "plus":
-        start = {"name": "no part", "method": "proud-plus"}
-        start |= {name: value for off, _ in PARTS.values() for name, value in off.items()}
-        switched = {f"+ {part}": on for part, (_, on) in PARTS.items()}
-    elif which == "screen":
-        return screen()
-    else:
+def variants(which: str, data: str) -> list[dict[str, Any]]:
+    """`minus`: the recipe for this data, then with each part switched. Otherwise a JSON file."""
+    if which != "minus":
         found: list[dict[str, Any]] = json.loads(Path(which).read_text())
         return found
+    recipe = asdict(method_config("proud-plus", **preset(data, method="proud-plus")))
+    start = {"name": "proud-plus", "method": "proud-plus"}
+    switched = {
+        f"− {part}" if on.items() <= recipe.items() else f"+ {part}": off if on.items() <= recipe.items() else on
+        for part, (off, on) in PARTS.items()
+    }
     return [start, *(start | {"name": name} | settings for name, settings in switched.items())]
+
+
+def complete(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the runs that the end of the time cut short."""
+    lengths = {row["command"]: 0 for row in rows}
+    for row in rows:
+        lengths[row["command"]] = max(lengths[row["command"]], row["trail"][-1]["epoch"])
+    return [row for row in rows if row["trail"][-1]["epoch"] == lengths[row["command"]]]
 
 
 def score(row: dict[str, Any]) -> float:
@@ -121,14 +91,18 @@ def comparison(rows: list[dict[str, Any]]) -> str:
         lines.append([name, *("–" if row is None else f"{score(row):.1f}" for row in here)])
         lines[-1].append("–" if change is None else f"{change:+.1f}")
         lines[-1].append(f"{min(worst_recall(row) for row in here if row is not None):.0f}")
-    return table(["variant", *(cell for _, cell in cells), "gain", "lowest recall"], lines)
+    return table(["variant", *(arrow(cell) for _, cell in cells), "mean gain", "lowest recall"], lines)
 
 
 def effects(rows: list[dict[str, Any]]) -> str:
-    """Of each screened part: the mean score with it less the mean score without it, and the same of lowest recalls."""
-    cells = list(dict.fromkeys((row["data"], row["cell"]) for row in rows))
+    """Of each screened part: the mean score with it less the mean score without it, and the same of lowest recalls.
+
+    Only cells in which all variants ran to their end."""
+    every = {row["variant"]["name"] for row in rows}
+    names = [(row["data"], row["cell"]) for row in rows]
+    cells = [cell for cell in dict.fromkeys(names) if names.count(cell) == len(every)]
     lines = []
-    for part in SCREENED:
+    for part in sorted({part for row in rows for part in row["variant"]["name"].split()} - {"none"}):
         changes: dict[tuple[str, str], list[float]] = {}
         for cell in cells:
             here = [row for row in rows if (row["data"], row["cell"]) == cell]
@@ -137,17 +111,35 @@ def effects(rows: list[dict[str, Any]]) -> str:
             changes[cell] = [fmean(map(of, on)) - fmean(map(of, off)) for of in (score, worst_recall)]
         sets = {data: fmean(changes[cell][0] for cell in cells if cell[0] == data) for data, _ in cells}
         lowest = fmean(change[1] for change in changes.values())
-        lines.append(
-            [part, *(f"{changes[cell][0]:+.1f}" for cell in cells), f"{fmean(sets.values()):+.1f}", f"{lowest:+.0f}"]
-        )
-    return table(["part", *(cell for _, cell in cells), "effect", "lowest recall"], lines)
+        numbers = [f"{value:+.1f}" for value in (*(changes[cell][0] for cell in cells), fmean(sets.values()))]
+        lines.append([f"`{part}`", *numbers, f"{lowest:+.0f}"])
+    return table(["part", *(arrow(cell) for _, cell in cells), "mean of both sets", "lowest recall"], lines)
+
+
+def arrow(cell: str) -> str:
+    return cell.replace("_painting", "").replace(":", " → ")
+
+
+def screen_table() -> str:
+    rows = complete([row for data in ("pacs", "digits") for row in read(f"recipe/screen-{data}.jsonl")])
+    return effects(rows) + sources(rows)
+
+
+def labels_table(data: str) -> str:
+    rows = complete(read(f"recipe/labels-{data}.jsonl"))
+    return comparison(rows) + sources(rows)
+
+
+def sources(rows: list[dict[str, Any]]) -> str:
+    lines = {
+        f"\n`{row['command']}` · commit {row['commit']} · {row['device']}, seed {row['seed']}\n": 0 for row in rows
+    }
+    return "".join(lines)
 
 
 def main(names: list[str]) -> None:
     rows = [json.loads(line) for name in names for line in Path(name).read_text().splitlines()]
-    if {row["variant"]["name"] for row in rows} == {variant["name"] for variant in screen()}:
-        print(effects(rows))
-    print(comparison(rows))
+    print(comparison(complete(rows)))
 
 
 if __name__ == "__main__":

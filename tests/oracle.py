@@ -91,30 +91,13 @@ def dapp(features: Array, probs: Array, tau: float) -> tuple[Ints, Array, Array,
 
 
 def consensus(
-    distances: Array,
-    probs: Array,
-    tau: float,
-    present: Sequence[bool] | Bools,
-    classifier: float,
-    balance: float,
-    prior: Sequence[float] | Array,
+    distances: Array, opinion: Array, tau: float, present: Sequence[bool] | Bools, share: float
 ) -> tuple[Ints, Array, Array]:
-    views, images, classes = probs.shape
-    opinions = np.zeros(probs.shape)
-    for r in range(views):
-        for n in range(images):
-            scores = [
-                -distances[r, n, k] / tau + classifier * math.log(max(probs[r, n, k], 1e-6)) for k in range(classes)
-            ]
-            opinions[r, n] = softmax(scores, present)
-    mean = opinions.mean(0)
-    for _ in range(3 if balance else 0):
-        share = mean.mean(0)
-        for n in range(images):
-            row = [mean[n, k] * (max(prior[k], 1e-6) / max(share[k], 1e-6)) ** balance for k in range(classes)]
-            mean[n] = np.array(row) / sum(row)
+    views, images, _ = distances.shape
+    answers = np.array([[softmax(-distances[r, n] / tau, present) for n in range(images)] for r in range(views)])
+    mean = np.array([(1 - share) * answers[:, n].mean(0) + share * opinion[n] for n in range(images)])
     labels = mean.argmax(1)
-    alone = (opinions.argmax(2) == labels).mean(0)
+    alone = (answers.argmax(2) == labels).mean(0)
     return labels, np.array([entropy(row) for row in mean]), alone
 
 
@@ -195,16 +178,6 @@ def mixup_cross_entropy(logits: Array, labels_a: Ints, labels_b: Ints, ratio: Se
 # mixing ---------------------------------------------------------------------------------------------------------------
 def certainty_ratio(uncertainty: Array, tau: float) -> Array:
     return np.array([math.exp(-e / tau) / (1 + math.exp(-e / tau)) for e in uncertainty])
-
-
-def class_fair(uncertainty: Array, labels: Ints) -> Array:
-    everyone = sorted(uncertainty.tolist())
-    found = np.empty(len(labels))
-    for k in set(labels.tolist()):
-        members = sorted((row for row in range(len(labels)) if labels[row] == k), key=lambda row: uncertainty[row])
-        for i, row in enumerate(members):
-            found[row] = everyone[len(labels) * (2 * i + 1) // (2 * len(members))]
-    return found
 
 
 def mixing_ratio(uncertainty: Array, uniform: Array, tau: float, threshold: float) -> Array:

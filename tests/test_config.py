@@ -83,8 +83,8 @@ def test_no_number_may_be_infinite_or_nan(method: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("method", "name", "value", "text"),
     [
-        ("proud-plus", "own_share", 1.5, "between 0 and 1"),
-        ("proud-plus", "balance", 9, "between 0 and 1"),
+        ("proud-plus", "classifier", 1.5, "between 0 and 1"),
+        ("proud-plus", "warp", 9, "between 0 and 1"),
         ("proud-plus", "outline", -3, "between 0 and 1"),
         ("proud", "epochs", 0, "at least 1"),
         ("proud", "pretrain_epochs", -1, "at least 0"),

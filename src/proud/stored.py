@@ -148,7 +148,7 @@ class SpecRecord(TypedDict):
     size: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]  # side of the input in pixels
     mean: Annotated[list[Mean], Meta(min_length=3, max_length=3)]  # subtracted from each channel
     std: Annotated[list[Deviation], Meta(min_length=3, max_length=3)]  # divides each channel
-    own_share: NotRequired[Annotated[float, Meta(ge=0, le=1)]]  # share of an image's own statistics in batch norm
+    own_share: NotRequired[Annotated[float, Meta(ge=0, le=1)]]  # of an earlier version; only 0 is read
     square: NotRequired[Literal["middle", "pad", "stretch"]]  # how images become square
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,6 @@ from proud.machine import Stopped
 from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
 from proud.model.load import load_model
-from proud.nets.batch_norm import plain_name
-from proud.nets.models import build_net, model_spec
 from proud.training import loop
 from proud.training.start import read_start
 from toy import SHORT, SIDE, toy_images, toy_run, toy_task, write_folders
@@ -87,15 +84,6 @@ def test_every_method_starts_with_the_answers_of_the_model_or_refuses(name: str,
     for net in [module for module in method.modules().values() if hasattr(module, "head")]:
         state = net.state_dict()
         assert all(torch.equal(state[key], value) for key, value in found.state.items())
-
-
-def test_a_plain_network_starts_a_blended_one() -> None:
-    spec = model_spec("resnet10t", 3, 32)
-    plain = build_net(spec)
-    blended = build_net(replace(spec, own_share=0.5), seed=1)
-    blended.load_state_dict(plain.state_dict())
-    found = {plain_name(name): value for name, value in blended.state_dict().items()}
-    assert all(torch.equal(found[name], value) for name, value in plain.state_dict().items())
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(

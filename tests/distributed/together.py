@@ -32,7 +32,7 @@ EFFICIENTNET = RESNET | {"model": "test_efficientnet"}  # its batch norms have a
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "proud": ("proud", {}, {}),
     "weighted": ("proud-plus", {"lr": 0.005}, {}),
-    "own statistics": ("proud-plus", {"lr": 0.005, "epochs": 1, "own_share": 0.3}, RESNET),
+    "second opinion": ("proud-plus", {"lr": 0.005}, RESNET),
     "domain statistics": ("proud", {"lr": 0.005, "epochs": 1}, EFFICIENTNET),
     "labeled alone": ("erm-noisemix", {"epochs": 1}, {}),
 }

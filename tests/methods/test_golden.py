@@ -1,4 +1,4 @@
-"""Runs still learn the way they did: their losses to four digits and, on a machine of the same kind, every bit."""
+"""Runs still learn the way they did: on a machine of the same kind in every bit, elsewhere in their losses."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def test_every_run_is_kept(found: dict[str, dict[str, Any]]) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_run_is_the_golden_one(name: str, found: dict[str, dict[str, Any]]) -> None:
     golden, now = GOLDEN[name], found[name]
+    same = now["machine"] == golden["machine"]
+    rel = 1e-4 if same else 2e-2  # others round differently, and one pseudo-label that flips moves every later loss
     assert flat(now["epochs"]) == {
-        key: value if isinstance(value, str) else pytest.approx(value, rel=1e-4)
+        key: value if isinstance(value, str) else pytest.approx(value, rel=rel)
         for key, value in flat(golden["epochs"]).items()
     }
-    if now["machine"] == golden["machine"]:  # others round differently
-        assert now["exact"] == golden["exact"]
+    assert not same or now["exact"] == golden["exact"]
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(

@@ -47,8 +47,9 @@ def test_variants_share_a_pretraining_that_does_not_depend_on_their_settings() -
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_each_part_of_the_recipe_is_switched_on_its_own() -> None:
-    whole, *switched = recipe.variants("minus")
+@pytest.mark.parametrize("data", ["pacs", "digits-dg"])
+def test_each_part_of_the_recipe_is_switched_on_its_own(data: str) -> None:
+    whole, *switched = recipe.variants("minus", data)
     assert len(switched) == len(recipe.PARTS)
     settings = {field.name for field in fields(ProUDPlusConfig)}
     for variant, (off, on) in zip(switched, recipe.PARTS.values(), strict=True):

@@ -31,6 +31,7 @@ def test_a_kind_changes_the_augmentation_and_nothing_else(method: str) -> None:
             found = settings(method, data, kind=kind)
             assert found == usual | {name: value for name, value in values.items() if name in usual}
     assert settings("proud-plus", kind="microscopy")["outline"] == 0
+    assert not settings("proud-plus", kind="microscopy")["strong"]
 
 
 def test_the_command_takes_the_kind_and_single_settings_count_more() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -160,8 +159,8 @@ def test_models_without_prototypes_start_from_the_classifier(tmp_path: Path) -> 
 # ---- batch statistics
 
 
-def batch_norm_model(own_share: float = 0.0) -> Model:
-    spec = replace(model_spec("resnet10t", 3, 32), own_share=own_share)
+def batch_norm_model() -> Model:
+    spec = model_spec("resnet10t", 3, 32)
     return Model(build_net(spec, seed=1), spec, ("a", "b", "c"), {}, torch.device("cpu"))
 
 
@@ -183,9 +182,8 @@ def test_a_site_s_batch_statistics_are_blended_with_those_of_training() -> None:
     assert not found.training and found is not model.net
 
 
-def test_blended_networks_and_those_without_batch_norm_keep_theirs(model: Path) -> None:
+def test_networks_without_batch_norm_keep_theirs(model: Path) -> None:
     assert may_use_site_statistics(batch_norm_model().net)
-    assert not may_use_site_statistics(batch_norm_model(own_share=0.2).net)
     assert not may_use_site_statistics(load_model(model, "cpu").net)
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,9 @@ SHAPES = ((1, 45, 61), (3, 130, 40), (2, 36, 36), (1, 7, 90))
 DOCS = (Path(__file__).parents[2] / "docs" / "guide" / "deploying.md").read_text(encoding="utf-8")
 
 
-def save_model(folder: Path, network: str, square: Any = "middle", own_share: float = 0.0) -> Path:
+def save_model(folder: Path, network: str, square: Any = "middle") -> Path:
     """Random weights, a calibration and prototypes."""
-    spec = replace(model_spec(network, len(CLASSES), 32, square), own_share=own_share)
+    spec = model_spec(network, len(CLASSES), 32, square)
     net, chance = build_net(spec, seed=1), torch.Generator().manual_seed(0)
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):  # as after training
@@ -61,8 +60,8 @@ def save_model(folder: Path, network: str, square: Any = "middle", own_share: fl
 
 
 @pytest.fixture(scope="module")
-def blended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("models") / "blended", "test_resnet", "pad", own_share=0.4)
+def resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("models") / "resnet", "test_resnet", "pad")
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +70,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def onnx_file(blended: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def onnx_file(resnet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "model.onnx"
-    found = export_model(blended, "onnx", out, options=AnswerOptions(sets="aps", coverage=0.8))
+    found = export_model(resnet, "onnx", out, options=AnswerOptions(sets="aps", coverage=0.8))
     assert (found.images, found.source) == (24, "the built-in set") and found.difference < 1e-5
     return out
 
@@ -101,8 +100,8 @@ def test_adaptive_scores_without_sorting() -> None:
     torch.testing.assert_close(aps_scores(probs), class_scores(probs, "aps"))
 
 
-def test_onnx_answers_as_the_saved_model(onnx_file: Path, blended: Path) -> None:
-    model = load_model(blended, "cpu")
+def test_onnx_answers_as_the_saved_model(onnx_file: Path, resnet: Path) -> None:
+    model = load_model(resnet, "cpu")
     session = onnxruntime.InferenceSession(onnx_file)
     names = [output.name for output in session.get_outputs()]
     assert names == ["probabilities", "set", "abstain", "features", "distances"]
@@ -123,7 +122,7 @@ def test_onnx_answers_as_the_saved_model(onnx_file: Path, blended: Path) -> None
         np.testing.assert_allclose(found["distances"], distances, atol=1e-5)
 
 
-def test_onnx_is_one_valid_file_that_describes_itself(onnx_file: Path, blended: Path) -> None:
+def test_onnx_is_one_valid_file_that_describes_itself(onnx_file: Path, resnet: Path) -> None:
     assert [path.name for path in onnx_file.parent.iterdir()] == ["model.onnx"]
     model = onnx.load(onnx_file)
     onnx.checker.check_model(model, full_check=True)
@@ -131,7 +130,7 @@ def test_onnx_is_one_valid_file_that_describes_itself(onnx_file: Path, blended: 
     shape = [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim]
     assert shape == ["images", "height", "width", 3]
     about = {each.key: each.value for each in model.metadata_props}
-    trust = load_model(blended, "cpu").trust
+    trust = load_model(resnet, "cpu").trust
     assert trust is not None
     assert json.loads(about["classes"]) == list(CLASSES)
     assert (about["size"], about["resized_to"], about["square"]) == ("32", "36", "pad")
@@ -146,7 +145,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_code_in_the_docs_answers_as_predict(
-    onnx_file: Path, blended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    onnx_file: Path, resnet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All three formats; the JPEG file is large enough to be decoded at a reduced size, and turned by its EXIF tag."""
     monkeypatch.chdir(tmp_path)
@@ -156,14 +155,14 @@ def test_the_code_in_the_docs_answers_as_predict(
     exif[0x0112] = 6
     smooth.save("image.jpg", quality=95, exif=exif)
     shutil.copy(onnx_file, "model.onnx")
-    assert cli.run(["export", str(blended), "--format", "torch", "--check", "image.jpg"]) == 0
+    assert cli.run(["export", str(resnet), "--format", "torch", "--check", "image.jpg"]) == 0
     assert cli.run(["export", str(plain), "--format", "timm", "--check", "image.jpg"]) == 0
     output = " ".join(capsys.readouterr().out.split())
     assert output.count("Checked with 1 images of the given images: the same labels, and probabilities within") == 2
     names: dict[str, Any] = {}
     use_onnx, use_torch, use_timm, reference = blocks("python")
     options = AnswerOptions(probabilities=True)
-    (wanted,), _ = predict_files(load_model(blended, "cpu"), [Path("image.jpg")], options)
+    (wanted,), _ = predict_files(load_model(resnet, "cpu"), [Path("image.jpg")], options)
     for code in (use_onnx, use_torch):
         exec(code, names)
         np.testing.assert_allclose(names["answers"]["probabilities"][0], wanted["probabilities"], atol=1e-5)
@@ -177,10 +176,9 @@ def test_the_code_in_the_docs_answers_as_predict(
     assert use_timm.strip().count("\n") + 1 <= 6  # five lines, and an empty one
 
 
-def test_what_timm_cannot_hold_is_refused(blended: Path, digits: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"own statistics \(--own-share 0\.4\)\. Export it with --format onnx or torch"):
-        export_model(blended, "timm", tmp_path / "out")
-    with pytest.raises(UserError, match="digits cannot be a plain timm network: it is not a network of timm"):
+def test_what_timm_cannot_hold_is_refused(digits: Path, tmp_path: Path) -> None:
+    why = r"digits cannot be a plain timm network: it is not a network of timm\. Export it with --format onnx or torch"
+    with pytest.raises(UserError, match=why):
         export_model(digits, "timm", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -119,20 +119,3 @@ def test_mixing_keeps_the_images_precision() -> None:
         assert ops.ud_mix(x, x, ratio).dtype == dtype
         assert ops.mixup(x, torch.tensor([1, 0]), ratio).dtype == dtype
         assert ops.mixing_ratio(x[:, 0], ratio, 0.5, 0.35).dtype == dtype
-
-
-@given(SEEDS, st.integers(1, 6), st.integers(1, 40))
-def test_class_fair_equals_the_oracle(seed: int, k: int, n: int) -> None:
-    g = torch.Generator().manual_seed(seed)
-    labels, uncertainty = torch.randint(k, (n,), generator=g), torch.rand(n, generator=g, dtype=torch.float64)
-    got = ops.class_fair(uncertainty, labels, k)
-    np.testing.assert_array_equal(got, oracle.class_fair(uncertainty.numpy(), labels.numpy()))
-
-
-def test_every_class_is_as_certain_as_its_domain() -> None:
-    """A rare class that is doubted throughout gets its share of low uncertainties."""
-    labels = torch.tensor([0] * 90 + [1] * 10)
-    uncertainty = torch.cat([torch.linspace(0, 0.5, 90), torch.linspace(1, 2, 10)])
-    fair = ops.class_fair(uncertainty, labels, 2)
-    assert (fair[labels == 1] < 0.5).float().mean() == 0.9
-    assert fair[labels == 1].argsort().equal(torch.arange(10))

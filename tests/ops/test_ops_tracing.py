@@ -60,9 +60,8 @@ def warped(x: Tensor, uniform: Tensor) -> Tensor:
     return ops.random_warp(x, uniform, 0.5)
 
 
-def consensus(distances: Tensor, probs: Tensor, prior: Tensor) -> tuple[Tensor, ...]:
-    present = torch.ones_like(prior, dtype=torch.bool)
-    return ops.consensus(distances, probs, 0.1, present, classifier=0.5, balance=0.5, prior=prior)
+def consensus(distances: Tensor, opinion: Tensor, present: Tensor) -> tuple[Tensor, ...]:
+    return ops.consensus(distances, opinion, 0.1, present > 0.5, 0.5)
 
 
 def cases() -> list[tuple[Callable[..., Any], tuple[Tensor, ...]]]:
@@ -79,7 +78,7 @@ def cases() -> list[tuple[Callable[..., Any], tuple[Tensor, ...]]]:
         (merged, (rand(N, D), labels)),
         (noise_mixed, (rand(2, N), rand(2, 3), rand(2, 3, 3, 15, 15), rand(2, N, 3, 8, 8), rand(N, 3, 8, 8))),
         (warped, (rand(N, 3, 8, 8), rand(N, 6))),
-        (consensus, (rand(2, N, K), rand(2, N, K), rand(K))),
+        (consensus, (rand(2, N, K), rand(N, K), torch.ones(K))),
         (augmented, ((255 * rand(N, 3, 8, 8)).to(torch.uint8), rand(N, 9))),
     ]
 

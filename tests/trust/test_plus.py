@@ -127,29 +127,13 @@ def test_label_next_judges_like_training(normed: tuple[Path, Task]) -> None:
     assert model.prototypes is not None
     found = {key: value.double().numpy() for key, value in model.prototypes.items()}
     domain = task.training.unlabeled[1]
-    features, guess, doubt = judge(model, domain, task.training.labeled.labels)
+    features, guess, doubt = judge(model, domain)
     logits = model.outputs(domain.images)[1].double()
     aligned = unit(unit(features.double().numpy()) - found["center/hidden 2"])
     distances, present = oracle.cosine_distance(aligned, found["site/hidden 2"]), found["present/hidden 2"] > 0
-    settings = model.config["method_config"]
-    classifier, balance = settings.get("classifier", 0.0), settings.get("balance", 0.0)
-    prior = np.bincount(task.training.labeled.labels, minlength=4) / len(task.training.labeled.labels)
-    views = distances[None], logits.softmax(1).numpy()[None]
-    labels, uncertainty, _ = oracle.consensus(*views, found["tau"].item(), present, classifier, balance, prior)
+    share = model.config["method_config"].get("classifier", 0.0)
+    labels, uncertainty, _ = oracle.consensus(
+        distances[None], logits.softmax(1).numpy(), found["tau"].item(), present, share
+    )
     assert doubt.numpy() == pytest.approx(uncertainty, abs=1e-3)
     assert np.mean(guess.numpy() == labels) > 0.95  # ties aside
-
-
-def test_label_next_balances_classes_without_the_classifier_too(normed: tuple[Path, Task]) -> None:
-    folder, task = normed
-    model = load_model(folder, "cpu")
-    settings, labels = model.config["method_config"], task.training.labeled.labels
-    balances = "balance" in settings
-    settings |= {"classifier": 0.0, "balance": 1.0} if balances else {}
-    skewed = torch.cat([labels, torch.full((400,), 2)])
-    for class_mix, followed in (("labeled", True), ("even", False)):
-        settings |= {"class_mix": class_mix} if balances else {}
-        even, more = (
-            judge(model, task.training.unlabeled[1], mix)[1].bincount(minlength=4) for mix in (labels, skewed)
-        )
-        assert more[2] > even[2] if balances and followed else torch.equal(more, even)

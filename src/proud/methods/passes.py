@@ -124,6 +124,8 @@ class Passes:
     def classified(self, domain: DomainPass) -> Tensor:
         """The classifier's probabilities of this process's images, in evaluation view and with running statistics."""
         rows, size = torch.cat(domain.rows), self.context.chunk_size
+        if not len(rows):
+            return torch.zeros(0, self.context.classes, device=rows.device)
         full = rows[torch.arange(-(-len(rows) // size) * size, device=rows.device) % len(rows)]  # whole chunks
         with batch_norm.evaluating(self.net):
             probs = [self.classify(domain.images(piece)) for piece in full.split(size)]

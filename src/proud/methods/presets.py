@@ -21,21 +21,25 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100},
 }
 
+# digits and other small images are warped instead of strongly augmented: Cutout would cover them
+SIGNS: dict[str, Any] = {"warp": 0.5, "strong": False}
+
 # exceptions for single methods: proud-plus needs fewer epochs, and its averages allow larger steps on photographs
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "proud-plus": {
         "pacs": {"epochs": 25, "lr": 0.003},
         "office-home": {"epochs": 40, "lr": 0.003},
-        "digits-dg": {"epochs": 100},
+        "digits-dg": {"epochs": 300, **SIGNS},
+        "embedded": SIGNS,
         "photos": {"epochs": 40, "lr": 0.003},
-        "small": {"epochs": 100},
+        "small": {"epochs": 100, **SIGNS},
     }
 }
 
 # by the kind of images, whatever the data set; the reasons are in docs/guide/own-data.md
 KINDS: dict[Preset, dict[str, Any]] = {
     "auto": {},
-    "microscopy": {"flip": True, "turn": True, "hue": 0.05, "gray": 0.0, "outline": 0.0},
+    "microscopy": {"flip": True, "turn": True, "hue": 0.05, "gray": 0.0, "outline": 0.0, "strong": False},
     "aerial": {"flip": True, "turn": True},
 }
 

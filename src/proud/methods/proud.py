@@ -117,17 +117,14 @@ class ProUD(Method):
             images = self.domain_mix(rows["unlabeled"], originals, copies, draws)
             if self.uses_unmixed:
                 images = torch.cat([images, self.unmixed(originals, rows["unlabeled"], draws)])
-        features = self.features(images, draws)  # of mixed and unmixed images, with the same batch statistics
+        with self.context.autocast():  # mixed and unmixed images share a forward pass, and so its batch statistics
+            features = self.net.features(images)
         mixed_features, unmixed = features[: 2 * len(labels)], features[2 * len(labels) :]
         ce = total = self.mixup_loss(mixed_features, labels.repeat(2), draws)
         terms = self.unmixed_terms(unmixed.float(), labels, rows["unlabeled"]) if self.uses_unmixed else {}
         for weight, value in terms.values():
             total = torch.add(total, value, alpha=weight)
         return {"loss": total, "ce": ce} | {name: value for name, (_, value) in terms.items()}
-
-    def features(self, images: Tensor, draws: Draws) -> Tensor:
-        with self.context.autocast():
-            return self.net.features(images)
 
     @property
     def uses_unmixed(self) -> bool:

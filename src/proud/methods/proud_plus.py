@@ -1,18 +1,17 @@
-"""ProUD with what the paper does not have:
+"""ProUD with what the paper does not have, and without its UDMix:
 
-- features are centred per domain before angles are measured (`center`, `spread`);
-- prototypes and classifier decide together on pseudo-labels, with a class prior (`classifier`, `balance`, `class_mix`);
+- features are centred per domain before angles are measured (`center`);
+- the classifier is a second opinion on pseudo-labels: where it disagrees with the prototypes, they are uncertain
+  (`classifier`);
 - the merging loss is sharper and weights pseudo-labels by certainty (`alpha`, `pml_tau`);
 - cross-entropies on unmixed images: labeled and, by certainty, unlabeled (`labeled_weight`, `certain_weight`);
-- uncertainty can be ranked within each pseudo-class (`fair`);
+- losses compensate for class frequencies (`class_mix`);
 - averaged weights label, are evaluated and saved (`ema_epochs`);
-- images are warped, and some become line drawings (`warp`, `outline`);
-- batch norm is blended with each image's own statistics (`own_share`).
+- images become line drawings, are warped, or strongly augmented (`outline`, `warp`, `strong`).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -21,7 +20,6 @@ from proud.lazy import ops, torch
 from proud.methods.base import MethodConfig, Sizes, Stage, any_length
 from proud.methods.description import Description
 from proud.methods.ema import WeightAverage
-from proud.methods.mixstyle import LAYERS, MixStyle
 from proud.methods.passes import DomainPass, Passes
 from proud.methods.proud import ProUD, ProUDConfig
 from proud.methods.views import SIMPLE_UNIFORMS, Views
@@ -39,42 +37,28 @@ UNEVEN = 0.25  # total variation between the labeled domain's class distribution
 
 @dataclass(frozen=True)
 class ProUDPlusConfig(ProUDConfig):
-    threshold: Share = 0.15
-    """certainty above which a pseudo-label, if below half the maximal uncertainty, is mixed in at random ratios"""
+    udmix: bool = False
+    """mix by uncertainty, as the paper does; otherwise at random ratios from 0 to 1"""
     alpha: NotNegative = 1.0
     """weight of the prototype merging loss"""
     center: bool = True
     """subtract a domain's mean from its features before angles are measured, also in the merging loss"""
-    spread: Positive = 2.0
-    """multiplies the temperature of the uncertainty: centred features spread further"""
-    classifier: NotNegative = 0.5
-    """weight of the classifier's opinion in the pseudo-labels"""
-    second: Share = 0.0
-    """share of the classifier, with running statistics, in the probabilities of the pseudo-labels"""
-    style: Share = 0.0
-    """how often feature statistics of images are mixed (MixStyle), at each of three layers"""
-    balance: Share = 0.25
-    """how strongly pseudo-labels are pulled towards the class prior"""
+    classifier: Share = 0.5
+    """share of the classifier in the probabilities of pseudo-labels; the rest is the prototypes'"""
     class_mix: Literal["labeled", "even"] = "even"
     """class prior of other domains: that of the labeled domain, or uniform (losses then compensate for frequency)"""
     pml_tau: Positive = 0.1
     """temperature of the merging loss; the paper's is 1, at which it never saturates"""
     labeled_weight: NotNegative = 1.0
     """weight of a cross-entropy on the unmixed labeled images, which pass through the network anyway"""
-    certain_weight: NotNegative = 0.0
+    certain_weight: NotNegative = 1.0
     """weight of a cross-entropy on the unmixed unlabeled images, each weighted by its certainty"""
-    fair: bool = False
-    """rank uncertainty within each pseudo-class of a domain, so that rare classes are mixed as strongly as others"""
-    strong: bool = False
-    """unmixed unlabeled images under RandAugment and Cutout"""
-    amplitude: Share = 0.0
-    """unmixed labeled images get up to this share of the amplitude spectrum of their unlabeled partners"""
-    warp: Share = 0.5
-    """strength of random rotation, zoom, shear and shift of training images"""
-    own_share: Share = 0.15
-    """share of an image's own statistics in batch norm, in training and prediction"""
+    strong: bool = True
+    """the unmixed unlabeled images are strongly augmented (RandAugment and Cutout)"""
     outline: Share = 0.25
     """share of the training images that become line drawings: dark edges on white"""
+    warp: Share = 0.0
+    """strength of random rotation, zoom, shear and shift of training images"""
     ema_epochs: NotNegative = 10.0
     """epochs over which weights are averaged, at most a quarter of all; the average is used and saved; 0: off"""
 
@@ -87,6 +71,7 @@ class WarpedViews(Views):
         self.warp, self.outline = config.warp, config.outline
         self.parts = [SIMPLE_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS]
         self.uniforms = sum(self.parts)
+        self.strong_uniforms = SIMPLE_UNIFORMS + ops.RAND_AUGMENT_UNIFORMS
 
     def training(self, images: Tensor, uniform: Tensor) -> Tensor:
         simple, warp, outline = uniform.split(self.parts, 1)
@@ -96,9 +81,9 @@ class WarpedViews(Views):
         return ops.random_warp(x, warp, self.warp) if self.warp else x
 
     def strong(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """The simple geometry, then RandAugment and Cutout."""
-        simple, strong = uniform.split([SIMPLE_UNIFORMS, ops.RAND_AUGMENT_UNIFORMS], 1)
-        return ops.normalize(ops.rand_augment(self.shifted(images, simple), strong), self.mean, self.std)
+        """Translation and flip, then RandAugment and Cutout."""
+        shift, strong = uniform.tensor_split([SIMPLE_UNIFORMS], 1)
+        return ops.normalize(ops.rand_augment(self.shifted(images, shift), strong), self.mean, self.std)
 
 
 class ProUDPlus(ProUD):
@@ -107,11 +92,9 @@ class ProUDPlus(ProUD):
     views: WarpedViews
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
-        super().__init__(config, replace(context, spec=replace(context.spec, own_share=config.own_share)))
+        super().__init__(config, context)
         self.views = WarpedViews(context, config)
-        self.heard = config.second
-        if config.style:
-            self.mixing = MixStyle(self.net.backbone)
+        self.share = config.classifier  # of the classifier in pseudo-labels
         self.average = WeightAverage(self.context, self.decay_limit, statistics="averaged")
         self.passes = Passes(self.average.net, self.context, self.views, config.views, config.batch_size)
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
@@ -125,7 +108,7 @@ class ProUDPlus(ProUD):
 
     @classmethod
     def stages(cls, config: MethodConfig, sizes: Sizes) -> list[Stage]:
-        pretraining = ("own_share", "warp", "outline", "class_mix")
+        pretraining = ("warp", "outline", "class_mix")
         return cls.pretrain_and_main(config, sizes, main=("unlabeled",), pretraining=pretraining)
 
     def decay_limit(self, stage: Stage, epoch: int) -> float:
@@ -133,18 +116,15 @@ class ProUDPlus(ProUD):
         return 1 - 1 / memory if memory > 1 else 0.0
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
-        # running statistics are at first those of the labeled domain
-        self.heard = self.config.second if epoch or not self.passes.batch_statistics else 0.0
+        # running statistics are those of the labeled domain before the first epoch
+        heard = epoch > 0 or not self.passes.batch_statistics
+        self.share = self.config.classifier if heard else 0.0
         super().begin_epoch(stage, epoch, random)
 
-    # ---- pseudo-labels: centred features, prototypes and classifier together, class prior
+    # ---- pseudo-labels: centred features, prototypes and classifier together
 
     def pseudo_label(self, random: Randomness) -> None:
         super().pseudo_label(random)
-        if self.config.fair:
-            for t, found in enumerate(self.found.values()):
-                fair = ops.class_fair(found.uncertainty, found.labels, self.context.classes)
-                self.uncertainty[self.context.unlabeled.rows_of(t)] = fair
         if self.log_prior is not None:
             # SampleMatch draws labeled images of the pseudo-labels' classes, so all batches have their distribution
             self.log_prior.copy_(ops.log_class_mix(self.labels, self.context.classes))
@@ -158,62 +138,27 @@ class ProUDPlus(ProUD):
 
     def decide(self, domain: DomainPass) -> PseudoLabels:
         found = super().decide(domain)
-        pairs = [(ops.cosine_distance(features, found.prototypes), probs) for features, probs in domain.chunks()]
-        distances, probs = (torch.cat(parts, 1) for parts in zip(*pairs, strict=True))
+        if not self.share:
+            return found
+        distances = torch.cat([ops.cosine_distance(each, found.prototypes) for each, _ in domain.chunks()], 1)
         labels, uncertainty, agreement = ops.consensus(
-            distances,
-            probs,
-            self.tau,
-            found.present,
-            classifier=self.config.classifier,
-            balance=self.config.balance,
-            prior=self.prior,
-            known=domain.known,
-            opinion=self.passes.classified(domain) if self.heard else None,
-            weight=self.heard,
-            reduce=domain.group.sum,
+            distances, self.passes.classified(domain), self.tau, found.present, self.share, known=domain.known
         )
         return replace(found, labels=labels, uncertainty=uncertainty, agreement=agreement)
 
-    @property
-    def tau(self) -> float:
-        return self.config.tau_uncertainty * (self.config.spread if self.config.center else 1)
-
-    @property
-    def threshold(self) -> float:
-        # fewer classes, less entropy: an uncertainty of half its maximum, ln K, never counts as certain
-        half = math.log(self.context.classes) / 2
-        return max(self.config.threshold, 1 / (1 + math.exp(half / self.config.tau_ratio)))
+    # ---- each step
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
-        wanted, batch = super().draws(stage), self.config.batch_size
+        wanted = super().draws(stage)
         if stage.name == "main" and self.config.strong:
-            wanted["strong"] = Draw((batch, SIMPLE_UNIFORMS + ops.RAND_AUGMENT_UNIFORMS), sample_dim=0)
-        if stage.name == "main" and self.config.amplitude:
-            wanted["amplitude"] = Draw((batch,), sample_dim=0)
-        if stage.name == "main" and self.config.style:
-            wanted["style_applied"] = Draw((LAYERS,))
-            wanted["style_ratio"] = Draw((LAYERS, 4 * batch), "beta", parameter=0.1)
-            wanted |= {f"style_partner{layer}": Draw((4 * batch,), "permutation") for layer in range(LAYERS)}
+            wanted["strong"] = Draw((self.config.batch_size, self.views.strong_uniforms), sample_dim=0)
         return wanted
 
-    def features(self, images: Tensor, draws: Draws) -> Tensor:
-        if not self.config.style:
-            return super().features(images, draws)
-        partners = torch.stack([draws[f"style_partner{layer}"] for layer in range(LAYERS)])
-        self.mixing.draw = (draws["style_ratio"], partners, draws["style_applied"] < self.config.style)
-        try:
-            return super().features(images, draws)
-        finally:
-            self.mixing.draw = None
-
     def unmixed(self, originals: Tensor, rows: Tensor, draws: Draws) -> Tensor:
-        labeled, unlabeled = originals.chunk(2)
-        if self.config.amplitude:
-            labeled = ops.amplitude_mix(labeled, unlabeled, self.config.amplitude * draws["amplitude"])
-        if self.config.strong:
-            unlabeled = self.views.strong(self.context.unlabeled.take(rows), draws["strong"])
-        return torch.cat([labeled, unlabeled])
+        if not self.config.strong:
+            return originals
+        strong = self.views.strong(self.context.unlabeled.take(rows), draws["strong"])
+        return torch.cat([originals.chunk(2)[0], strong])
 
     # ---- losses on unmixed images: weighted merging, and labeled images
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from proud.nets.models import ModelSpec
 
 RUN_FORMAT = "proud-run-2"  # proud-run-1 had neither checksum nor manifest
-MODEL_FORMAT = "proud-model-2"
-PLAIN_NAMES_FORMAT = "proud-model-1"  # blended batch norms had the names of plain ones, and there was no manifest
+MODEL_FORMAT = "proud-model-2"  # proud-model-1 had no manifest
 RESULT = "result.json"
 PROTOTYPES_FORMAT = "proud-prototypes-1"
 DESCRIPTION, WEIGHTS, PROTOTYPES = "model.json", "model.safetensors", "prototypes.safetensors"

@@ -67,7 +67,7 @@ def suggest(
     rows, picks = earlier_rows(model.config), {}
     for domain in task.training.unlabeled:
         paths = task.evaluation.audits[domain.name].paths
-        features, guess, doubt = judge(model, domain, task.training.labeled.labels)
+        features, guess, doubt = judge(model, domain)
         picks[domain.name] = [
             Pick(
                 paths[row],
@@ -123,17 +123,17 @@ def run_source(model: Model, folder: Path, data: str, root: str, reading: ReadSp
     return source
 
 
-def judge(model: Model, domain: UnlabeledDomain, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, guessed class and uncertainty, computed as in training. `labels` are the labeled domain's."""
+def judge(model: Model, domain: UnlabeledDomain) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, guessed class and uncertainty, computed as in training."""
     features, logits = model.outputs(domain.images)
     found = model.prototypes or {}
     near = to_prototypes(features, found, domain.name) if f"site/{domain.name}" in found else None
     distances, present = (None, None) if near is None else (near[0], near[2])
-    return features, *judge_outputs(model, logits, labels, distances, present)
+    return features, *judge_outputs(model, logits, distances, present)
 
 
 def judge_outputs(
-    model: Model, logits: Tensor, labels: Tensor, distances: Tensor | None, present: Tensor | None
+    model: Model, logits: Tensor, distances: Tensor | None, present: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Guessed class and uncertainty of a site's images: by the distances to the site's prototypes, with or without the
     classifier, or, without distances, by the classifier alone. [N,K], [N,K], [K] -> [N], [N]."""
@@ -141,15 +141,7 @@ def judge_outputs(
         probs = probabilities(logits, model.trust.temperature if model.trust else 1.0)
         return probs.argmax(1), -(probs * probs.clamp_min(1e-12).log()).sum(1)
     tau, settings = model.prototypes["tau"], model.config.get("method_config", {})
-    if "classifier" in settings:
-        guess, doubt, _ = ops.consensus(
-            distances.unsqueeze(0),
-            probabilities(logits).unsqueeze(0),
-            tau,
-            present,
-            classifier=settings["classifier"],
-            balance=settings.get("balance", 0.0),
-            prior=ops.expected_mix(labels, len(model.classes), settings.get("class_mix") == "even"),
-        )
+    if share := settings.get("classifier"):
+        guess, doubt, _ = ops.consensus(distances.unsqueeze(0), probabilities(logits), tau, present, share)
         return guess, doubt
     return distances.masked_fill(~present, torch.inf).argmin(1), ops.uncertainty(distances, tau, present)

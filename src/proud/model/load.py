@@ -20,13 +20,11 @@ from proud.model.format import (
     DESCRIPTION,
     MODEL_FOLDER,
     MODEL_FORMAT,
-    PLAIN_NAMES_FORMAT,
     PROTOTYPES,
     WEIGHTS,
     model_folder,
 )
 from proud.model.predict import Model
-from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec, Net, build_net, count_features
 from proud.stored import ModelRecord, Settings, SpecRecord
 from proud.tensors import bytes_of, check_tensors, read_shapes
@@ -110,8 +108,6 @@ def read_model(folder: Path) -> Parts:
     if len(classes) != spec.classes:
         raise ValueError("the network has another number of classes")
     expected, measured = expected_tensors(spec, folder / WEIGHTS)
-    if about["format"] == PLAIN_NAMES_FORMAT:
-        expected = {plain_name(name): tensor for name, tensor in expected.items()}
     tensors = parse_tensors(files.read(WEIGHTS, bytes_of(expected.values())))
     check_tensors(tensors, expected)
     width = expected["head.direction"].shape[1]
@@ -128,13 +124,14 @@ def read_spec(given: SpecRecord) -> ModelSpec:
     name, mean, std = given["name"], given["mean"], given["std"]
     if name != "digits" and not is_timm_model(name):
         raise ValueError(f"there is no network {name[:100]!r}")
+    if given.get("own_share"):
+        raise ValueError("its batch norm follows each image, which is no longer supported: train again")
     return ModelSpec(
         name,
         given["classes"],
         given["size"],
         (mean[0], mean[1], mean[2]),
         (std[0], std[1], std[2]),
-        given.get("own_share", 0.0),
         given.get("square", "middle"),
     )
 

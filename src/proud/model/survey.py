@@ -108,13 +108,12 @@ def only_readable(group: Group, bad: set[int]) -> Group:
 
 def describe(model: Model, folder: Path, groups: Sequence[Group], store: FeatureStore, k: int) -> Atlas:
     labeled = next((group for group in groups if group.truth), None)
-    truth = torch.tensor(labeled.truth if labeled else range(len(model.classes)))
     centres = class_centres(model, store, labeled)
     known = added_contents(model.config)
     verdicts = {site["name"]: site for site in read_verdicts(run_folder(folder))}
     sites, columns, start = [], [], 0
     for number, group in enumerate(groups):
-        found = describe_group(model, store, group, centres, truth)
+        found = describe_group(model, store, group, centres)
         found["site"][:] = number
         if not group.truth:
             found["suggested"][:] = suggested(store, group, found, k, known)
@@ -146,7 +145,7 @@ def describe(model: Model, folder: Path, groups: Sequence[Group], store: Feature
 
 
 def describe_group(
-    model: Model, store: FeatureStore, group: Group, centres: dict[str, Tensor] | None, labels: Tensor
+    model: Model, store: FeatureStore, group: Group, centres: dict[str, Tensor] | None
 ) -> dict[str, np.ndarray]:
     """All columns of one group, except its number and the images to label next."""
     columns = empty_columns(len(group.contents))
@@ -168,7 +167,7 @@ def describe_group(
         columns["abstain"][part] = found.get("abstain", False)
         if centres is not None:
             distances[part], present = distances_to(features, centres, group.name if by_site else "")
-    _, doubt = judge_outputs(model, logits, labels, distances if by_site else None, present if by_site else None)
+    _, doubt = judge_outputs(model, logits, distances if by_site else None, present if by_site else None)
     columns["doubt"][:] = doubt.numpy()
     if centres is not None:
         compare(columns, probabilities(logits), distances.masked_fill(~present, 2.0), centres["tau"])

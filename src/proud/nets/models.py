@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from proud.config import NOTHING, Square
 from proud.data.decode import PixelFormat, stored_side
 from proud.errors import UserError
-from proud.nets.batch_norm import blend_batch_norms
 from proud.nets.weights import load_backbone
 from proud.randomness import seed_for
 
@@ -35,7 +34,6 @@ class ModelSpec:
     size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    own_share: float = 0.0  # of an image's own statistics in batch norm
     square: Square = "middle"  # how non-square images become square
 
     @property
@@ -191,8 +189,6 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
             backbone = _timm_backbone(spec, pretrained=weights == "auto")
             if weights not in ("auto", "none"):
                 load_backbone(backbone, Path(weights))
-            if spec.own_share:
-                blend_batch_norms(backbone, spec.own_share)
         return Net(backbone, width or count_features(backbone, spec), spec.classes)
 
 

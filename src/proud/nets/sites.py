@@ -42,7 +42,6 @@ def with_found_sites(task: Task, source: TaskSource, run: RunConfig, spec: Model
     if not run.unlabeled_pool:
         return task
     pool = next(domain for domain in task.training.unlabeled if domain.name == POOL)
-    spec = replace(spec, own_share=0.0)  # the same groups for all methods
     net = build_net(spec, run.weights if state is None else NOTHING, run.seed)
     if state is not None:
         net.load_state_dict(state)

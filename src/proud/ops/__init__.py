@@ -22,7 +22,6 @@ from proud.ops.mixing import (
     ClassIndex,
     beta_quantile,
     certainty_ratio,
-    class_fair,
     class_index,
     mixing_ratio,
     mixup,
@@ -47,7 +46,6 @@ from proud.ops.randaugment import (
     rand_augment,
     random_warp,
 )
-from proud.ops.spectrum import amplitude_mix
 
 __all__ = [
     "RANDOM_OUTLINE_UNIFORMS",
@@ -58,14 +56,12 @@ __all__ = [
     "ClassIndex",
     "NoiseMixDraw",
     "PseudoLabels",
-    "amplitude_mix",
     "anchored_prototypes",
     "augment",
     "augment_draw",
     "beta_quantile",
     "center_crop",
     "certainty_ratio",
-    "class_fair",
     "class_index",
     "class_mix",
     "color_jitter",

@@ -29,20 +29,6 @@ def certainty_ratio(uncertainty: Tensor, tau: float | Tensor) -> Tensor:
     return torch.sigmoid(-uncertainty / tau)
 
 
-def class_fair(uncertainty: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """Uncertainty by rank within a class, so that every class is as certain as the whole domain. [N], [N] -> [N].
-
-    The i-th lowest of n in its class (from 0) becomes the floor(N (2 i + 1) / 2 n)-th lowest of all N.
-    """
-    lowest_first, order = uncertainty.sort(stable=True)
-    order = order[labels[order].argsort(stable=True)]  # by class, then by uncertainty
-    count = labels.new_zeros(num_classes).index_add_(0, labels, torch.ones_like(labels))
-    here = labels[order]
-    rank = torch.arange(len(order), device=order.device) - (count.cumsum(0) - count)[here]
-    same_rank = len(order) * (2 * rank + 1) // (2 * count[here])
-    return torch.empty_like(uncertainty).scatter_(0, order, lowest_first[same_rank])
-
-
 def mixing_ratio(uncertainty: Tensor, uniform: Tensor, tau: float | Tensor, threshold: float | Tensor) -> Tensor:
     """Eq. 7: a uniform lambda where lambda_eps > threshold, else lambda_eps. [N], [...,N] -> [...,N]."""
     ratio = certainty_ratio(uncertainty, tau)

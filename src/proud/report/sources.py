@@ -183,9 +183,12 @@ def differing_settings(configs: dict[Path, dict[str, Any]]) -> dict[Path, str]:
 def method_name(config: dict[str, Any]) -> str:
     """The method, with the parts of ProUD that flags turned off."""
     settings = config.get("method_config", {})
-    off = {"UDMix": settings.get("udmix") is False, "PML": settings.get("pml") is False or settings.get("alpha") == 0}
-    without = [part for part in off if off[part]]
     name = str(config["method"])
+    off = {
+        "UDMix": name == "proud" and settings.get("udmix") is False,
+        "PML": settings.get("pml") is False or settings.get("alpha") == 0,
+    }
+    without = [part for part in off if off[part]]
     return name if name.startswith("proud-no") or not without else f"{name} without {' and '.join(without)}"
 
 

@@ -12,7 +12,6 @@ from proud.config import RunConfig
 from proud.errors import UserError
 from proud.methods import method_class
 from proud.model.load import load_model
-from proud.nets.batch_norm import plain_name
 from proud.nets.models import ModelSpec
 from proud.stored import RunRecord
 from proud.text import some
@@ -26,7 +25,6 @@ class Start:
     spec: ModelSpec
     classes: tuple[str, ...]
     state: dict[str, Tensor]
-    """under the names of a network without blended batch norms: it may be blended otherwise"""
     trained: dict[str, Any]
     """how that model was trained"""
 
@@ -85,7 +83,7 @@ def read_start(config: RunConfig) -> Start | None:
             "out, or choose another --method."
         )
     model = load_model(config.start_from, "cpu")
-    state = {plain_name(name): tensor for name, tensor in model.net.state_dict().items()}
+    state = dict(model.net.state_dict())
     kept = ("method", "data", "labeled", "unlabeled", "seed", "start_from")
     trained = {name: model.config[name] for name in kept if name in model.config}
     return Start(config.start_from, model.spec, model.classes, state, trained)

@@ -14,7 +14,6 @@ from proud.files import read_tensors, replacing, write_json, write_tensors
 from proud.model.export.deployed import Squared, plain_head
 from proud.model.export.parity import Answers, Program
 from proud.model.predict import Model
-from proud.nets.batch_norm import BlendedBatchNorm
 from proud.ops import evaluation_view
 from proud.stored import TimmRecord
 from proud.typed import as_record, read_record
@@ -42,10 +41,6 @@ def write_timm(model: Model, about: dict[str, Any], folder: Path) -> None:
 def refuse_other_networks(model: Model) -> None:
     if model.spec.name == "digits":
         raise no_equivalent(model, "it is not a network of timm")
-    if any(isinstance(module, BlendedBatchNorm) for module in model.net.modules()):
-        raise no_equivalent(
-            model, f"its batch norms use each image's own statistics (--own-share {model.spec.own_share:g})"
-        )
 
 
 def no_equivalent(model: Model, why: str) -> UserError:
