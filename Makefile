@@ -14,7 +14,7 @@ test: setup-dev lint docs
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
 
-# kills, faults and hostile input in full size: about half an hour; see docs/internals/reliability.md
+# kills, faults and hostile input in full size: about an hour; see docs/internals/reliability.md
 soak: setup-dev
 	$(BIN)/python benchmarks/soak.py
 
