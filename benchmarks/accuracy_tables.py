@@ -86,7 +86,7 @@ def demo() -> str:
     for name, run in found["runs"].items():
         first, last = run.get("domains_first", {}), run.get("domains_last", {})
         right = [f"{site} {100 * first[site]['accuracy']:.0f} → {100 * last[site]['accuracy']:.0f} %" for site in first]
-        rows.append([f"`{name}`", f"{100 * run['test_accuracy']:.1f} %", ", ".join(right) or "–"])
+        rows.append([f"`{name}`", f"{100 * run['test_accuracy']:.0f} %", ", ".join(right) or "–"])
     about = run | {"command": found["command"]}
     header = ["method", "accuracy on street", "right pseudo-labels, first → last epoch"]
     return table(header, rows) + source("demo.json", about)

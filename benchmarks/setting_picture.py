@@ -40,8 +40,8 @@ def draw(figure: Any, found: dict[str, float]) -> None:
     bars.barh([1, 0], [before, after], color=["#c9cdd3", COLOURS["street"]], height=0.62)
     names = ("pen alone", "and texture, print")
     for place, name, value in zip((1, 0), names, (before, after), strict=True):
-        bars.text(value + 2, place, f"{value:.1f} %", va="center", fontsize=11, weight="bold")
-        bars.text(value + 31, place, name, va="center", fontsize=10, color="#444a52")
+        bars.text(value + 2, place, f"{value:.0f} %", va="center", fontsize=11, weight="bold")
+        bars.text(value + 26, place, name, va="center", fontsize=10, color="#444a52")
     bars.set(xlim=(0, 135), ylim=(-0.45, 1.45))
     bars.axis("off")
     bars.set_title("accuracy on street", fontsize=11, color=COLOURS["street"], weight="bold", pad=5)
