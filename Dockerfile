@@ -16,6 +16,6 @@ RUN pip install --no-cache-dir torch torchvision --index-url https://download.py
 
 RUN useradd --create-home proud
 USER proud
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["proud"]
 CMD ["--help"]

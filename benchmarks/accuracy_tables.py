@@ -63,7 +63,7 @@ def numbers(line: Line) -> list[str]:
 def measured(name: str) -> str:
     """A method and its variants, beside the published row of the same combinations."""
     family = [each for each in METHODS if method_class(each) is method_class(name)]
-    rows = []
+    rows, used = [], {}
     for bench in BENCHES:
         lines = {line.label: line for line in whole(bench).lines}
         for method in family:
@@ -73,10 +73,11 @@ def measured(name: str) -> str:
             present = line.summary.present
             published = lines.get(f"{PUBLISHED_METHODS.get(method)} (published)")
             theirs = published.summary.average_over(present) if published else None
+            used[bench] = f"`benchmarks/results/{bench}.jsonl`"
             cells = f"{len(present)} of {len(line.summary.combos)}"
             rows.append([whole(bench).title, f"`{method}`", cells, *numbers(line), f"{theirs:.1f}" if theirs else "–"])
     header = ["data", "method", "combinations", "Avg", "Std", "worst", "published Avg, same combinations"]
-    return table(header, rows) + "".join(f"\n`benchmarks/results/{bench}.jsonl`\n" for bench in BENCHES)
+    return f"{table(header, rows)}\n{', '.join(used.values())}\n"
 
 
 def demo() -> str:
