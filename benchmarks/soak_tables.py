@@ -147,7 +147,7 @@ def sizes_table(result: dict[str, Any], small: Any) -> str:
         [
             "killed commands",
             "test_commands.py",
-            f"{small.COMMAND_KILLS + 2 * small.SERVER_KILLS + 2} kills",
+            f"{small.COMMAND_KILLS + 2 * small.SERVER_KILLS + 1} kills",
             more["command_kills"].get("kills", "–"),
         ],
         ["writes that fail", "test_writes.py", f"{small.WRITES} cases", more["failing_writes"].get("cases", "–")],

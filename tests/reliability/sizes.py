@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FUZZ = {"images": 400, "models": 150, "checkpoints": 100, "run folders": 100, "CSV tables": 100, "bench results": 100}
-FOLDERS = 20  # damaged folders of runs and benches, each with every command
+FOLDERS = 10  # damaged folders of runs and benches, each with every command
 KILLS = 3  # of each kind: with a checkpoint after every epoch or every second, and of bench workers
 LOSSES = 3  # power losses after each file event
 WRITES = 12  # changes of files that fail

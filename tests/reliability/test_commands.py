@@ -17,6 +17,7 @@ def test_a_killed_save_leaves_the_old_model_or_the_new_one(killed: Killed) -> No
     assert killed.kill_saving(COMMAND_KILLS) == COMMAND_KILLS
 
 
+@pytest.mark.slow
 def test_a_killed_demo_continues(killed: Killed) -> None:
     assert killed.kill_demo(1) == 1
 
