@@ -25,7 +25,7 @@ def forward_all(
     """Features and logits (float32, on the device) of stored uint8 images, in evaluation view and mode.
 
     With `batch_statistics`, batch norm uses the statistics of equal parts of about so many images."""
-    pieces = images.split(1024 if spec.size <= 64 else 128)
+    pieces = images.split(piece_size(spec.size, device))
     if batch_statistics:
         pieces = images.tensor_split(-(-len(images) // batch_statistics))  # no small last one
     found = []
@@ -33,10 +33,18 @@ def forward_all(
     with exact, evaluating(net, batch_statistics > 0):
         for part in pieces:
             x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
+            x = x.contiguous(memory_format=torch.channels_last)
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
                 features, logits = net(x)
             found.append((features.float(), logits.float()))
     return torch.cat([f for f, _ in found]), torch.cat([l for _, l in found])
+
+
+def piece_size(size: int, device: torch.device) -> int:
+    """Images per forward pass: enough work for a GPU; on a CPU, activations that stay in its cache."""
+    if device.type == "cuda":
+        return 1024 if size <= 64 else 128
+    return 64 if size <= 64 else 16
 
 
 @contextmanager
