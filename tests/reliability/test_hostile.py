@@ -33,7 +33,7 @@ from proud.model import load
 from proud.model.answers import AnswerOptions
 from proud.model.load import load_model
 from proud.model.predict import Model, find_images, predict_files, write_predictions
-from proud.nets.models import build_net, model_spec
+from proud.nets.models import build_empty, build_net, model_spec
 from proud.text import plain_cell, printable, safe_cell
 from proud.training.run_folder import default_folder
 from proud.typed import read_record
@@ -163,11 +163,11 @@ def test_an_invalid_network_is_refused_before_it_takes_memory(
     built_on: list[str] = []
 
     def build(*arguments: Any, **more: Any) -> Any:
-        net = build_net(*arguments, **more)
+        net = build_empty(*arguments, **more)
         built_on.extend(weight.device.type for weight in net.parameters())
         return net
 
-    monkeypatch.setattr(load, "build_net", build)
+    monkeypatch.setattr(load, "build_empty", build)
     restamp(model)
     with pytest.raises(UserError, match="does not hold a valid model"):
         load_model(model, "cpu")

@@ -25,7 +25,8 @@ from proud.model.format import (
     model_folder,
 )
 from proud.model.predict import Model
-from proud.nets.models import ModelSpec, Net, build_net, count_features
+from proud.nets.models import ModelSpec, Net, build_empty, count_features
+from proud.nets.resnet import blocks_of
 from proud.stored import ModelRecord, Settings, SpecRecord
 from proud.tensors import bytes_of, check_tensors, read_shapes
 from proud.text import nfc, one_line
@@ -111,7 +112,7 @@ def read_model(folder: Path) -> Parts:
     tensors = parse_tensors(files.read(WEIGHTS, bytes_of(expected.values())))
     check_tensors(tensors, expected)
     width = expected["head.direction"].shape[1]
-    net = build_net(spec, width=width)
+    net = build_empty(spec, width=width)
     if not measured and count_features(net.backbone, spec) != width:
         raise ValueError("head.direction has another width than the features")
     net.load_state_dict(tensors)
@@ -137,9 +138,13 @@ def read_spec(given: SpecRecord) -> ModelSpec:
 
 
 def is_timm_model(name: str) -> bool:
+    if set(name) & set(":/\\"):
+        return False
+    if blocks_of(name):
+        return True
     import timm  # noqa: PLC0415
 
-    return not set(name) & set(":/\\") and bool(timm.is_model(name))
+    return bool(timm.is_model(name))
 
 
 def read_classes(given: list[str]) -> tuple[str, ...]:
@@ -153,13 +158,13 @@ def expected_tensors(spec: ModelSpec, path: Path) -> tuple[dict[str, Tensor], bo
     was measured, or taken from the file."""
     try:
         with torch.device("meta"):
-            return build_net(spec).state_dict(), True
+            return build_empty(spec).state_dict(), True
     except (NotImplementedError, RuntimeError, UserError):  # some networks compute when they are built
         width = read_shapes(path).get("head.direction", (0, 0))[-1]
         if not 0 < width <= MOST_FEATURES:
             raise ValueError("the tensor head.direction is missing or too large") from None
         with weights_on_meta():
-            return build_net(spec, width=width).state_dict(), False
+            return build_empty(spec, width=width).state_dict(), False
 
 
 @contextmanager

@@ -9,16 +9,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from proud.config import NOTHING, Square
 from proud.data.decode import PixelFormat, stored_side
 from proud.errors import UserError
+from proud.nets.resnet import ResNet, blocks_of
 from proud.nets.weights import load_backbone
 from proud.randomness import seed_for
 
@@ -114,7 +116,8 @@ class WeightNormLinear(nn.Module):
         nn.init.xavier_normal_(linear.weight)
         nn.init.zeros_(linear.bias)
         self.bias = linear.bias
-        self.length = nn.Parameter(torch.norm_except_dim(linear.weight.detach(), 2, 0))
+        start = linear.weight.detach()
+        self.length = nn.Parameter(start.new_empty(num_classes, 1) if start.is_meta else torch.norm_except_dim(start))
         self.direction = linear.weight
 
     @property
@@ -190,6 +193,27 @@ def build_net(spec: ModelSpec, weights: str = "none", seed: int = 0, purpose: st
             if weights not in ("auto", "none"):
                 load_backbone(backbone, Path(weights))
         return Net(backbone, width or count_features(backbone, spec), spec.classes)
+
+
+def build_empty(spec: ModelSpec, width: int = 0) -> Net:
+    """The network of a saved model, whose weights will be loaded. Where possible, without timm."""
+    blocks = blocks_of(spec.name)
+    if not blocks and spec.name != "digits":
+        return build_net(spec, width=width)
+    with WithoutInitialValues():
+        backbone = ResNet(blocks) if blocks else DigitsBackbone(spec.size)
+        return Net(backbone, backbone.num_features, spec.classes)
+
+
+class WithoutInitialValues(TorchFunctionMode):
+    """New weights keep what is in their memory. To draw them on the meta device, torch imports its compiler."""
+
+    skipped = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self.skipped:
+            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def count_features(backbone: nn.Module, spec: ModelSpec) -> int:
