@@ -1,8 +1,8 @@
 """Exported models against the saved ones, on the CPU: `python benchmarks/export.py --pacs DIR --weights FILE`.
 
-Trains a small network on the built-in set, and a ResNet-18 with and without blended batch norm on a few images of PACS;
-exports each, compares all answers with `proud predict`'s, and measures images per second of CPU time with one thread,
-from pixels in memory to answers. Accuracy does not matter here. Writes benchmarks/results/export.json.
+Trains a small network on the built-in set, and a ResNet-18 with two methods on a few images of PACS; exports each,
+compares all answers with `proud predict`'s, and measures images per second of CPU time with one thread, from pixels in
+memory to answers. Accuracy does not matter here. Writes benchmarks/results/export.json.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def measure(
 
     rows = []
     for kind, program in (("proud", None), *programs(run, model, formats, place)):
-        row: dict[str, Any] = {"model": name, "network": model.spec.name, "own_share": model.spec.own_share}
+        row: dict[str, Any] = {"model": name, "network": model.spec.name}
         row |= {"format": kind} | (difference(model, program, images) if program else {})
         answer = program or ours
         row |= {"alone_per_s": rate(answer, alone), "batch_per_s": rate(answer, together), "batch": BATCH}

@@ -262,7 +262,8 @@ def test_size_and_batch_suit_the_device(tmp_path: Path, monkeypatch: pytest.Monk
         return found.run.size, found.settings.batch_size, found.notice
 
     assert chosen() == (128, 32, "Chosen for a CPU: --size 128 --batch-size 32 (on a GPU 224 and 128).")
-    assert chosen("--size", "96")[:2] == (96, 32) and "--size" not in chosen("--size", "96")[2]
+    assert chosen("--size", "96") == (96, 32, "Chosen for a CPU: --batch-size 32 (on a GPU 128).")
+    assert chosen("--batch-size", "8") == (128, 8, "Chosen for a CPU: --size 128 (on a GPU 224).")
     assert chosen("--size", "96", "--batch-size", "8") == (96, 8, "")
     assert chosen("--device", "cuda") == (0, 128, "")
     assert chosen("--model", "vit_tiny_patch16_224")[:2] == (0, 32), "networks of a fixed size keep it"

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from proud.data.types import Task, TrainingData
-from proud.methods import METHODS, method_class
+from proud.methods import METHODS, method_class, method_config
 from proud.methods.context import make_context
-from proud.methods.workload import few_images, kind_of, time_work
+from proud.methods.workload import count_work, few_images, kind_of, time_work
 from proud.nets.models import model_spec
 from toy import SIDE, toy_settings, toy_task
 
@@ -31,6 +31,14 @@ def test_every_stage_is_timed_and_the_method_is_not_touched(name: str, task: Tas
     assert all(each.step > 0 and each.passed >= 0 and each.forward > 0 for each in found.values())
     assert all(torch.equal(value, method.state_dict()[key]) for key, value in before.items())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_full_passes_count_each_image_as_often_as_it_is_seen() -> None:
+    """Three views of all three domains and, for a second opinion, one of the two unlabeled ones."""
+    passed = {
+        name: count_work(method_class(name), method_config(name))["main"].passed for name in ("proud", "proud-plus")
+    }
+    assert passed == {"proud": 3, "proud-plus": pytest.approx(3 + 2 / 3)}
 
 
 def test_a_few_images_of_every_domain_and_class(task: Task) -> None:

@@ -15,6 +15,7 @@ from proud.cli import main as cli
 from proud.data import embedded
 from proud.report.arrays import LOOK_AT
 from proud.report.class_tables import STARVED_MARK, recall_tables, recall_text, scores_table
+from proud.report.figures.curves import training_curves
 from proud.report.figures.maps import collect, feature_maps, unit
 from proud.report.figures.style import LIGHT, panel_png
 from proud.report.page import write_report
@@ -68,6 +69,11 @@ def test_captions_describe_the_figure(runs: Path) -> None:
     assert plus.caption.endswith("Features are centred per domain, as for the prototypes.")
     assert "Features of proud-plus are centred" in both.caption
     assert both.title == "erm, proud and proud-plus"
+    curves = {name: training_curves(run, "x") for name, run in every.items()}
+    assert [panel.title for panel in curves["proud"].panels] == ["Accuracy (%)", "Mean mixing ratio λ", "Losses"]
+    assert "mean λ" in curves["proud"].caption
+    assert curves["proud-plus"].panels[1].title == "Mean uncertainty", "its ratios are random"
+    assert "λ" not in curves["proud-plus"].caption
     for arrays in every["erm"].snapshots.values():  # true classes where known
         assert sorted(arrays["unlabeled/hidden 2/truth"]) == sorted([*range(4)] * 6)
 

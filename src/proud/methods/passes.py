@@ -126,10 +126,17 @@ class Passes:
         rows, size = torch.cat(domain.rows), self.context.chunk_size
         if not len(rows):
             return torch.zeros(0, self.context.classes, device=rows.device)
-        full = rows[torch.arange(-(-len(rows) // size) * size, device=rows.device) % len(rows)]  # whole chunks
+        full = rows
+        if self.compiled:
+            full = rows[torch.arange(-(-len(rows) // size) * size, device=rows.device) % len(rows)]  # whole chunks
         with batch_norm.evaluating(self.net):
             probs = [self.classify(domain.images(piece)) for piece in full.split(size)]
         return torch.cat(probs)[: len(rows)]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a chunk of another size would be compiled anew."""
+        return self.context.device.type == "cuda" and self.context.group.size == 1
 
     def _classify(self, images: Tensor) -> Tensor:
         with self.context.autocast():
@@ -150,8 +157,7 @@ class Passes:
         if not size:
             widths = (self.net.num_features, self.context.classes)
             return uniform.new_zeros(self.count, 0, widths[0]), uniform.new_zeros(self.count, 0, widths[1])
-        compiled = self.context.device.type == "cuda" and self.group.size == 1
-        if self.batch_statistics or compiled:
+        if self.batch_statistics or self.compiled:
             images = torch.cat([images, pool.take(spare[: self.chunk_size - size])])
         with batch_norm.evaluating(self.net, self.batch_statistics):
             features, probs = self.encode(images, uniform[:, : len(images)])

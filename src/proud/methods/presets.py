@@ -74,5 +74,6 @@ def suited_size(run: RunConfig, model: str, on_cpu: bool) -> RunConfig:
 
 def chosen_for_cpu(size: int, batch_size: int) -> str:
     """One line about what would be larger on a GPU; 0: that was not chosen for the CPU."""
-    chosen = [f"--size {size}"] * bool(size) + [f"--batch-size {batch_size}"] * bool(batch_size)
-    return f"Chosen for a CPU: {' '.join(chosen)} (on a GPU 224 and 128)." if chosen else ""
+    chosen = [(f"--size {size}", 224)] * bool(size) + [(f"--batch-size {batch_size}", 128)] * bool(batch_size)
+    flags, elsewhere = " ".join(flag for flag, _ in chosen), " and ".join(str(usual) for _, usual in chosen)
+    return f"Chosen for a CPU: {flags} (on a GPU {elsewhere})." if chosen else ""

@@ -161,8 +161,8 @@ def _look_at(runs: Sequence[RunSource]) -> list[Block]:
 def _curves(runs: Sequence[RunSource]) -> Section:
     charts = [training_curves(run, stem("curves", place, run)) for place, run in enumerate(runs, 1)]
     lead = (
-        "In successful training, pseudo-label accuracy rises and uncertainty falls, so λ grows: mixed images contain "
-        "more of the unlabeled image."
+        "In successful training, pseudo-label accuracy rises and uncertainty falls. With mixing by uncertainty, λ then "
+        "grows: mixed images contain more of the unlabeled image."
     )
     return Section("curves", "Training curves", lead, [ChartBlock(chart.name, chart) for chart in charts])
 
@@ -191,8 +191,9 @@ def _pairs(runs: Sequence[RunSource]) -> Section:
                 blocks.append(PairsBlock(name, pairs, pairs_chart(pairs, name, title)))
     lead = (
         "An unlabeled image is mixed with a labeled image of the class of its pseudo-label; λ is the weight of the "
-        "unlabeled image. An uncertain pseudo-label (large ε, in nats) gets a small λ, so that a wrong one does little "
-        "harm. The pairs are drawn at random; true classes, where known, are used on this page only."
+        "unlabeled image. With mixing by uncertainty, an uncertain pseudo-label (large ε, in nats) gets a small λ, so "
+        "that a wrong one does little harm; otherwise λ is random. The pairs are drawn at random; true classes, where "
+        "known, are used on this page only."
     )
     return Section("pairs", "Training pairs", lead, blocks)
 

@@ -16,7 +16,8 @@ Line = tuple[list[int], list[float]]
 
 def training_curves(run: RunSource, name: str) -> Chart:
     panels = [Panel("Accuracy (%)", lambda ax, theme: _accuracies(ax, theme, run))]
-    if any("lambda" in domain for record in run.records for domain in record.get("domains", {}).values()):
+    by_uncertainty = mixes_by_uncertainty(run)
+    if by_uncertainty:
         panels.append(Panel("Mean mixing ratio λ", lambda ax, theme: _ratios(ax, theme, run)))
     elif any(record.get("domains") for record in run.records):
         panels.append(Panel("Mean uncertainty", lambda ax, theme: _ratios(ax, theme, run, "uncertainty")))
@@ -25,11 +26,20 @@ def training_curves(run: RunSource, name: str) -> Chart:
     marks += [Mark(f"pseudo-labels of {site}", color=color, line="-") for site, color in _site_colors(run).items()]
     caption = f"Training curves of {run.name}: accuracy on the unseen domain and on validation images."
     if _site_colors(run):
+        what = "uncertainty"
+        if by_uncertainty:
+            what = "mean λ (weight of the unlabeled image in a mix; drawn from U(0, 1), it counts as 0.5)"
         caption = (
-            f"Training curves of {run.name}: accuracy on the unseen domain, accuracy of the pseudo-labels, and mean λ "
-            "(weight of the unlabeled image in a mix) of each unlabeled domain. λ drawn from U(0, 1) counts as 0.5."
+            f"Training curves of {run.name}: accuracy on the unseen domain, accuracy of the pseudo-labels, and {what} "
+            "of each unlabeled domain."
         )
     return Chart(name, run.name, caption, panels, marks)
+
+
+def mixes_by_uncertainty(run: RunSource) -> bool:
+    """Whether any mean λ is not that of ratios from U(0, 1)."""
+    sites = [site for record in run.records for site in record.get("domains", {}).values()]
+    return any(site.get("lambda", 0.5) != 0.5 for site in sites)
 
 
 def _scores(run: RunSource) -> list[tuple[str, str, str]]:
