@@ -2,7 +2,7 @@
 
 Prototypes of the site start from the images of which the classifier is surest (DaPP with a choice of images), and the
 model's own prototypes hold them in place where a class is rare; a second round builds them from the surest answers of
-the first. Prototypes and classifier then decide together. Networks with plain batch norm also get the site's own
+the first. Prototypes and classifier then decide together. Networks with batch norm also get the site's own
 statistics. No class mix of the site is assumed.
 
 The images are processed in the order of their content, so names and order of the files change nothing. Of each image
