@@ -79,7 +79,8 @@ def partial_elsewhere(line: Line) -> str:
 def markdown(table: ResultTable) -> str:
     heads = heads_of(table)
     lines = [f"### {plain_markdown(table.title)}", "", _row(heads), _row(["---"] + ["---:"] * (len(heads) - 1))]
-    lines += [_row(cells_of(table, line, "{}" if line.published else "**{}**")) for line in table.lines]
+    labels = ["**{}**" if table.compared and not line.published else "{}" for line in table.lines]
+    lines += [_row(cells_of(table, line, label)) for line, label in zip(table.lines, labels, strict=True)]
     return "\n".join([*lines, "", *(f"- {plain_markdown(text)}" for text in table.footer), ""])
 
 
@@ -88,7 +89,8 @@ def heads_of(table: ResultTable) -> list[str]:
     for labeled, test in table.combos:
         mark = " †" if (labeled, test) in table.development else ""
         heads.append(f"{table.short[labeled]}•/{table.short[test]}*{mark}")
-    return [*heads, "Avg", "Std", *(["Avg −†"] if table.development else []), "Worst", "Difference"]
+    heads += ["Avg", "Std", *(["Avg −†"] if table.development else []), "Worst"]
+    return [*heads, *(["Difference"] if table.compared else [])]
 
 
 def cells_of(table: ResultTable, line: Line, label: str = "{}") -> list[str]:
@@ -99,7 +101,8 @@ def cells_of(table: ResultTable, line: Line, label: str = "{}") -> list[str]:
         cells.append(number(line.summary.average_elsewhere, line.signed) + partial_elsewhere(line))
     worst = line.summary.worst
     place = "" if worst is None else f" {table.short[worst[0][0]]}•/{table.short[worst[0][1]]}*"
-    return [*cells, number(worst_of(line), line.signed) + place, number(line.difference, signed=True)]
+    cells.append(number(worst_of(line), line.signed) + place)
+    return [*cells, *([number(line.difference, signed=True)] if table.compared else [])]
 
 
 def worst_of(line: Line) -> float | None:
@@ -156,7 +159,8 @@ def latex(table: ResultTable) -> str:
     groups: dict[str, list[str]] = {}
     for labeled, test in table.combos:
         groups.setdefault(labeled, []).append(test)
-    tail = ["Avg.", "Std.", *(["Avg.$-\\dagger$"] if table.development else []), "Worst", "Diff."]
+    tail = ["Avg.", "Std.", *(["Avg.$-\\dagger$"] if table.development else []), "Worst"]
+    tail += ["Diff."] if table.compared else []
     columns = "l|" + "|".join("c" * len(tests) for tests in groups.values()) + "|c" * len(tail)
     first = [""] + [
         rf"\multicolumn{{{len(tests)}}}{{c|}}{{{tex(table.short[labeled])}$^\bullet$}}"
@@ -181,7 +185,8 @@ def _latex_cells(table: ResultTable, line: Line) -> list[str]:
     cells += [average_text(line, r"$\pm$"), number(line.std, line.signed)]
     if table.development:
         cells.append(number(line.summary.average_elsewhere, line.signed) + partial_elsewhere(line))
-    cells += [number(worst_of(line), line.signed), number(line.difference, signed=True)]
+    cells.append(number(worst_of(line), line.signed))
+    cells += [number(line.difference, signed=True)] if table.compared else []
     return [cell.replace(NOTHING, "--") for cell in cells]
 
 

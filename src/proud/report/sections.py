@@ -138,7 +138,7 @@ def _bench_results(benches: Sequence[BenchSource]) -> list[Block]:
     for bench in benches:
         tables = make_tables(bench.name, bench.rows)
         for place, table in enumerate(tables, 1):
-            ours = frozenset(row for row, line in enumerate(table.lines) if not line.published)
+            ours = frozenset(row for row, line in enumerate(table.lines) if table.compared and not line.published)
             rows = [cells_of(table, line) for line in table.lines]
             shown = PlainTable(table.title, heads_of(table), rows, "\n".join(table.footer), ours)
             name = re.sub(r"[^A-Za-z0-9]+", "-", bench.name).strip("-").lower() or "bench"

@@ -59,6 +59,11 @@ class ResultTable:
     lines: tuple[Line, ...]
     footer: tuple[str, ...]
 
+    @property
+    def compared(self) -> bool:
+        """With published results, which tells our rows from theirs and gives differences."""
+        return any(line.published for line in self.lines)
+
 
 def write_tables(bench: str, rows: Sequence[ResultRow], stem: Path | None, note: str = "") -> str:
     """Write STEM.md, STEM.csv and STEM.tex if a stem is given; returns the Markdown."""
@@ -95,7 +100,7 @@ def make_tables(bench: str, rows: Sequence[ResultRow], note: str = "") -> list[R
     lines = [published_line(row, combos, development) for row in (published.rows if published else ())]
     for method in methods:
         reference = published.row(PUBLISHED_METHODS.get(method, "")) if published else None
-        lines.append(our_line(method, ours[method], reference))
+        lines.append(our_line(f"{method} (ours)" if published else method, ours[method], reference))
     notes = dict.fromkeys([note, *(row.get("note", "") for row in rows)])
     title = " ".join([published.title if published else bench, *(f"({text})" for text in notes if text)])
     table = ResultTable(
@@ -104,7 +109,7 @@ def make_tables(bench: str, rows: Sequence[ResultRow], note: str = "") -> list[R
         short,
         development,
         tuple(lines),
-        footer(rows, methods, development, [text for text in notes if text] if published else []),
+        footer(rows, methods, development, [text for text in notes if text], bool(published)),
     )
     ablation = ablation_table(table, scores, published) if published and published.ablation else None
     balanced = None if published else balanced_table(table, rows, methods, scores)
@@ -179,7 +184,7 @@ def published_line(row: PublishedRow, combos: Sequence[Combo], development: froz
 
 
 def our_line(label: str, summary: Summary, reference: PublishedRow | None) -> Line:
-    line = Line(f"{label} (ours)", False, summary)
+    line = Line(label, False, summary)
     if reference is None or summary.average is None:
         return line
     published = dict(zip(summary.combos, reference.cells, strict=True))
@@ -189,15 +194,21 @@ def our_line(label: str, summary: Summary, reference: PublishedRow | None) -> Li
 
 
 def footer(
-    rows: Sequence[ResultRow], methods: Sequence[str], development: frozenset[Combo], notes: Sequence[str]
+    rows: Sequence[ResultRow],
+    methods: Sequence[str],
+    development: frozenset[Combo],
+    notes: Sequence[str],
+    compared: bool,
 ) -> tuple[str, ...]:
+    """`compared`: there are published rows, too."""
     lines = [
         "Accuracy in % on all images of the test domain (*), labels from one domain (•), the other domains unlabeled. "
-        "Ours: mean of the last five epochs, then of the seeds; ± is the standard deviation over seeds (ddof 1). "
-        "Avg and Std (ddof 0) are over combinations; (n/m): only n of m are measured. "
-        "Difference: our Avg minus the published one, over the same combinations.",
+        f"{'Ours: mean' if compared else 'Mean'} of the last five epochs, then of the seeds; ± is the standard "
+        "deviation over seeds (ddof 1). Avg and Std (ddof 0) are over combinations; (n/m): only n of m are measured."
     ]
-    if notes:
+    if compared:
+        lines[0] += " Difference: our Avg minus the published one, over the same combinations."
+    if notes and compared:
         lines.append(f"Ours: {'; '.join(notes)}. The published rows are the paper's own, on its own data.")
     if development:
         lines.append(
@@ -244,13 +255,15 @@ def ablation_table(table: ResultTable, scores: dict[str, Scores], published: Pub
 
     whole = published.row("ProUD")
     lines = [published_line(row, table.combos, table.development) for row in (whole, *published.ablation) if row]
-    lines.append(our_line("proud", summary(scores["proud"]), whole))
+    lines.append(our_line("proud (ours)", summary(scores["proud"]), whole))
     notes = []
     for method in parts:
         part, base, change = map(summary, paired(scores[method], scores["proud"]))
         reference = published.row(f"{ABLATION[method]} Diff.")
-        lines.append(our_line(method, summary(scores[method]), published.row(ABLATION[method])))
-        lines.append(replace(our_line(f"{method} Diff.", change, reference), signed=True, spread_of=(part, base)))
+        lines.append(our_line(f"{method} (ours)", summary(scores[method]), published.row(ABLATION[method])))
+        lines.append(
+            replace(our_line(f"{method} Diff. (ours)", change, reference), signed=True, spread_of=(part, base))
+        )
         mean = change.average_over(ABLATION_CELLS)
         if mean is not None and reference is not None:
             printed = published_line(reference, table.combos, table.development).summary.average_over(ABLATION_CELLS)
