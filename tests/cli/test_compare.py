@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -49,8 +50,10 @@ def test_fifty_labels_name_the_better_model(
 ) -> None:
     table = tmp_path / "compare.csv"
     assert compare(trained, weak, site, "--out", table) == 0
-    assert "They give different labels to" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    apart = re.search(r"They give different labels to (\d+) of", told)
     rows = fill_in(table)
+    assert apart and ("All of them →" in told) == (int(apart[1]) == len(rows))
     assert 0 < len(rows) <= 50 and list(rows[0]) == COLUMNS
     assert compare(trained, weak, site, "--labels", table) == 0
     told = capsys.readouterr().out

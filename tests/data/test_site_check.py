@@ -104,3 +104,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     output = capsys.readouterr().out
     assert "north/cat/000.png: not an image" in output and "Refused: 1 image cannot be read" in output
     assert "Next:" not in output
+
+
+def test_long_names_of_sites_are_shown_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for site, year in zip(three_sites(tmp_path, 10).iterdir(), (2018, 2019, 2020), strict=True):
+        site.rename(site.with_name(f"hospital_of_the_northern_district_{year}"))
+    assert cli.run(["data", "check", str(tmp_path)]) == 0
+    table = capsys.readouterr().out.partition("images per class")[0]
+    assert all(str(year) in table for year in (2018, 2019, 2020))

@@ -66,8 +66,9 @@ def show_disagreement(arguments: CompareArguments, found: Disagreement) -> None:
 def ask_for_labels(arguments: CompareArguments, found: Disagreement) -> None:
     words = ["proud", "compare", str(arguments.first), str(arguments.second), str(arguments.images)]
     command = shlex.join([*words, "--labels", str(arguments.out)])
+    every = len(found.sample) == len(found.files)
     show_plain(
-        f"{len(found.sample)} of them, drawn at random → {arguments.out}\n"
+        f"{'All of them' if every else f'{len(found.sample)} of them, drawn at random'} → {arguments.out}\n"
         f"Fill in the column label for all of them, then: {command}"
     )
 

@@ -57,7 +57,8 @@ def run_benchmark(arguments: DataArguments) -> int:
 
 def show_sites(report: DataReport) -> None:
     table = Table(title=escape(report.where), title_justify="left")
-    for column in ("domain", "images", "classes", "pixels", "formats", "unreadable", "copies", "may be labeled"):
+    table.add_column("domain", overflow="fold")
+    for column in ("images", "classes", "pixels", "formats", "unreadable", "copies", "may be labeled"):
         table.add_column(column, justify="right" if column in ("images", "unreadable", "copies") else "left")
     for site in report.sites:
         table.add_row(*map(escape, cells(site)))
