@@ -29,7 +29,7 @@ from soak_tables import (
     ranks_table,
     sizes_table,
 )
-from speed_tables import conventional, speed, speed_full, speed_line
+from speed_tables import conventional, prediction, speed, speed_full, speed_line
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trust_table
 from tutorials import TUTORIALS, page
@@ -145,6 +145,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-line": speed_line,
     "speed-full": speed_full,
     "conventional": conventional,
+    "prediction": prediction,
     "nccl": nccl,
     "scalability": scalability,
     "estimates": estimates,

@@ -91,3 +91,28 @@ def conventional() -> str:
     header += ["ours, once: decoding + compiling"]
     words = f"\nBatches of {found['rows'][0]['batch_size']}, {found['workers']} workers per loader.\n"
     return table(header, rows) + words + source(name, found)
+
+
+def prediction() -> str:
+    """Start-up of the command, and prediction on a CPU."""
+    name = "prediction.json"
+    found = read(name)
+    rows = []
+    bars = {"proud --help": (0.4, 0.2), "proud predict, 1 image": (4.0, 2.5)}
+    for row in found["start_up"]:
+        warm, (bar, stretch) = row["warm"], bars[row["command"]]
+        cold = f"{row['cold']['wall_s']:.2f} s" if "cold" in row else "–"
+        verdict = mark(warm["cpu_s"], bar, stretch)
+        times = [f"{warm['wall_s']:.2f} s", f"{warm['cpu_s']:.2f} s", cold]
+        rows.append([f"`{row['command']}`", *times, f"≤ {bar:g} s", f"≤ {stretch:g} s", verdict])
+    header = ["", "warm", "of that, CPU time", "cold", "target", "stretch target", "CPU time"]
+    text = table(header, rows)
+    for row in found["prediction"]:
+        text += (
+            f"\n{row['network']} on a CPU with {found['threads']} threads, decoding included: "
+            f"{row['ours_per_cpu_s']:.1f} images per second of CPU time, a plain timm loop "
+            f"{row['timm_per_cpu_s']:.1f}: {row['ratio_cpu']:.2f} times as many (target 1.5, stretch target 2.5); by "
+            f"wall time {row['ratio_wall']:.2f} times. Largest difference of a probability from one pass in the "
+            f"default layout: {row['difference']:.0e}.\n"
+        )
+    return text + source(name, found)
