@@ -98,7 +98,7 @@ class ProUDPlus(ProUD):
         self.average = WeightAverage(self.context, self.decay_limit, statistics="averaged")
         self.passes = Passes(self.average.net, self.context, self.views, config.views, config.batch_size)
         rows, domains = len(context.unlabeled), 1 + len(context.unlabeled_names)
-        self.centers = torch.zeros(domains, self.net.num_features, device=context.device)
+        self.centers = any_length(torch.zeros(domains, self.net.num_features, device=context.device))
         self.domain_of = any_length(torch.zeros(rows, dtype=torch.int64, device=context.device))
         for t in range(domains - 1):
             self.domain_of[context.unlabeled.rows_of(t)] = t + 1
