@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -12,8 +13,9 @@ from proud import ops
 from proud.nets.batch_norm import evaluating
 from proud.nets.models import ModelSpec, Net
 
+Outputs = tuple[Tensor, Tensor]  # features and logits
 
-@torch.no_grad()
+
 def forward_all(
     net: Net,
     images: Tensor,
@@ -28,23 +30,40 @@ def forward_all(
     pieces = images.split(piece_size(spec.size, device))
     if batch_statistics:
         pieces = images.tensor_split(-(-len(images) // batch_statistics))  # no small last one
-    found = []
+
+    @torch.no_grad()
+    def forward(part: Tensor) -> tuple[Tensor, Tensor]:
+        x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
+        x = x.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            features, logits = net(x)
+        return features.float(), logits.float()
+
     exact = full_precision() if (precision, device.type) == ("fp32", "cuda") else nullcontext()
     with exact, evaluating(net, batch_statistics > 0):
-        for part in pieces:
-            x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
-            x = x.contiguous(memory_format=torch.channels_last)
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-                features, logits = net(x)
-            found.append((features.float(), logits.float()))
+        found = list(forward_in_threads(forward, pieces) if device.type == "cpu" else map(forward, pieces))
     return torch.cat([f for f, _ in found]), torch.cat([l for _, l in found])
 
 
 def piece_size(size: int, device: torch.device) -> int:
-    """Images per forward pass: enough work for a GPU; on a CPU, activations that stay in its cache."""
+    """Images per forward pass: enough work for a GPU; on a CPU, activations that stay in a core's cache."""
     if device.type == "cuda":
         return 1024 if size <= 64 else 128
-    return 64 if size <= 64 else 16
+    return 64 if size <= 64 else 8
+
+
+def forward_in_threads(work: Callable[[Tensor], Outputs], pieces: Sequence[Tensor]) -> Iterator[Outputs]:
+    """Each piece by one of torch's CPU threads: all threads on one piece would wait for each other at every layer."""
+    threads = min(torch.get_num_threads(), len(pieces))
+    if threads == 1:
+        yield from map(work, pieces)
+        return
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(work, pieces)
+    finally:
+        torch.set_num_threads(before)  # the number for new threads is the process's
 
 
 @contextmanager
