@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from cli.conftest import train as train_folder
 from proud import ProUD
-from proud.config import Options
+from proud.config import Options, RunConfig
 from proud.data.types import LabeledDomain
 from proud.errors import UserError
 from proud.methods.base import Stage
@@ -109,6 +112,30 @@ def test_a_stop_between_folds_keeps_those_that_are_done(tmp_path: Path, monkeypa
     again = Options(out=str(tmp_path / "run"), device="cpu", threads=1, quiet=True, folds=2, resume=True)
     assert train(toy_run("erm"), settings, again, data=task)["folder"] == str(tmp_path / "run")
     assert trained == ["run", "1", "stopped", "run", "2"]
+
+
+def test_folds_train_the_network_that_suits_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images of 80 pixels, seen at 32: what is read looks small, but the files are not."""
+    random = np.random.default_rng(0)
+    for site, label, number in product(("central", "north"), "ab", range(6)):
+        path = tmp_path / "data" / site / label / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (80, 80, 3), dtype=np.uint8)).save(path)
+    names, load = [], runs.load
+
+    def loading(*given: Any, **more: Any) -> Any:
+        found = load(*given, **more)
+        names.append(found[1].name)
+        return found
+
+    monkeypatch.setattr(runs, "load", loading)
+    monkeypatch.setattr("proud.config.DEFAULT_BACKBONE", "test_resnet")
+    config = RunConfig(
+        method="erm", data=str(tmp_path / "data"), labeled="central", test="none", size=32, weights="none"
+    )
+    options = Options(out=str(tmp_path / "run"), device="cpu", threads=1, quiet=True, folds=2)
+    train(config, toy_settings("erm", epochs=1, pretrain_epochs=1), options)
+    assert names == ["test_resnet"] * 3
 
 
 def test_one_fold_is_refused() -> None:

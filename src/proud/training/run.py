@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -189,7 +189,7 @@ def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> Re
     outputs = loop.evaluator.logits(method.network(), "fp32")
     images = {name: len(labels) for name, (_, labels) in outputs.items()}
     if run.options.folds:
-        outputs[FOLDS] = cross_validated(run, task, watch)
+        outputs[FOLDS] = cross_validated(run, loop, watch)
     prototypes = save_outcome(run.folder, loop, about, records, outputs)
     problems = collapses(loop, outputs)
     result: dict[str, Any] = {**summary(records)} | ({"warnings": problems} if problems else {})
@@ -220,11 +220,13 @@ def finish(run: Run, loop: Loop, records: list[EpochRecord], watch: Watch) -> Re
     return {**whole, "folder": str(run.folder.path)}
 
 
-def cross_validated(run: Run, task: Task, watch: Watch) -> tuple[Tensor, Tensor]:
-    def train_fold(fold: Task, options: Options, notify: Watch) -> None:
-        train(run.config, run.settings, options, data=fold, watch=notify)
+def cross_validated(run: Run, loop: Loop, watch: Watch) -> tuple[Tensor, Tensor]:
+    config = replace(run.config, model=loop.method.context.spec.name)  # chosen by the files, which a fold does not see
 
-    outputs = out_of_fold(run.folder.path, task, run.config.seed, run.options, watch, train_fold)
+    def train_fold(fold: Task, options: Options, notify: Watch) -> None:
+        train(config, run.settings, options, data=fold, watch=notify)
+
+    outputs = out_of_fold(run.folder.path, loop.task, run.config.seed, run.options, watch, train_fold)
     remove_folds(run.folder)
     return outputs
 
