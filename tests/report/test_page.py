@@ -39,6 +39,11 @@ def test_every_part_is_there(report: Path) -> None:
         assert word in text, word
 
 
+def test_the_headline_has_no_decimals_of_few_images(report: Path) -> None:
+    numbers = re.findall(r"95 % interval (\S+) %, n = (\d+)", report.read_text(encoding="utf-8"))
+    assert numbers and all(re.fullmatch(r"\d+–\d+", ends) and int(images) < 100 for ends, images in numbers)
+
+
 def test_the_page_is_self_contained(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     addresses = re.findall(r'(?:src|srcset|href)="([^"]*)"', text)

@@ -186,9 +186,12 @@ def tile(run: RunSource) -> dict[str, Any]:
         for site in last
         if "accuracy" in last[site] and "accuracy" in first.get(site, {})
     ]
-    number = "" if key is None else f"{100 * result[key]:.1f}"
     shown = None if key is None else accuracy_interval(result[key], images_of(run, key.partition("_")[0]))
-    interval = "" if shown is None else f"{100 * shown.low:.1f}–{100 * shown.high:.1f} %, n = {shown.images}"
+    digits = 1 if shown is None or shown.has_decimal else 0
+    number = "" if key is None else f"{100 * result[key]:.{digits}f}"
+    interval = ""
+    if shown is not None:
+        interval = f"{100 * shown.low:.{digits}f}–{100 * shown.high:.{digits}f} %, n = {shown.images}"
     view = {"name": run.name, "number": number, "on": on, "sites": sites, "labeled": run.config.labeled}
     view |= {"interval": interval}
     return view | {"warnings": result.get("warnings", [])}
