@@ -65,7 +65,6 @@ Decay = Annotated[float, Limit("at least 0 and below 1", 0, 1, below=True)]
 BetaParameter = Annotated[float, Limit("at least 0.1", 0.1)]  # see `ops.beta_quantile`
 Square = Literal["middle", "pad", "stretch"]
 Preset = Literal["auto", "microscopy", "aerial"]
-PRESETS_OF_IMAGES: tuple[Preset, ...] = get_args(Preset)
 SQUARES: tuple[Square, ...] = get_args(Square)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import get_args
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from toy_context import toy_context, toy_method
 
 from proud import ProUD
 from proud.cli.flags.train import parse_train
-from proud.config import PRESETS_OF_IMAGES, RunConfig
+from proud.config import Preset, RunConfig
 from proud.methods import METHODS, method_config
 from proud.methods.presets import KINDS, preset
 
@@ -20,7 +21,7 @@ def settings(method: str, data: str = "wbc", **more: object) -> dict[str, object
 
 
 def test_every_kind_of_images_has_a_preset() -> None:
-    assert set(KINDS) == set(PRESETS_OF_IMAGES)
+    assert set(KINDS) == set(get_args(Preset))
 
 
 @pytest.mark.parametrize("method", METHODS)
