@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +18,11 @@ from PIL import Image
 from cli.conftest import train
 from proud import ProUD, load
 from proud.cli import main as cli
+from proud.cli.evaluate import show_trust
 from proud.errors import UserError
 from proud.model import adapt
 from proud.model.adapt import adapt_site, combine, site_network
+from proud.model.answers import AnswerOptions
 from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
@@ -81,12 +86,23 @@ def test_evaluate_measures_the_gain(
 ) -> None:
     flags = ["--data", str(site.parent), "--domain", "site", "--device", "cpu", "--out", str(tmp_path / "e.json")]
     assert cli.run(["evaluate", str(model), *flags, "--adapt"]) == 0
-    assert "each image alone:" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert re.search(r"each image alone: \d+ % \(\d+–\d+, n = 80\); adapted: \d+ %", shown)
     found = json.loads((tmp_path / "e.json").read_text())
     rows = predict(model, site, tmp_path / "p.csv", "--adapt")
     assert found["accuracy"] == pytest.approx(share_right(rows, "label"))
     assert found["plain"]["accuracy"] == pytest.approx(share_right(rows, "plain"))
     assert found["plain"]["difference"]["value"] == pytest.approx(found["accuracy"] - found["plain"]["accuracy"])
+
+
+@pytest.mark.parametrize(("plain", "shown"), [(None, "40.0 % → 10.0 %;"), (object(), "(ECE) 10.0 %;")])
+def test_adapted_answers_have_no_uncalibrated_stage(
+    plain: object, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust = {"temperature": 4.0, "ece_before": 0.4, "ece_after": 0.1, "coverage": 0.9, "set_size": 2.0, "risk": None}
+    found: Any = SimpleNamespace(trust=trust | {"calibration": "yes"}, options=AnswerOptions(), plain=plain)
+    show_trust(found)
+    assert shown in capsys.readouterr().out
 
 
 def test_in_python(model: Path) -> None:

@@ -15,6 +15,7 @@ from proud.files import check_output, is_stdout
 from proud.model.answers import AnswerOptions
 from proud.model.evaluate import Evaluation, evaluate_domain
 from proud.text import some
+from proud.trust.intervals import accuracy_interval
 
 
 def run(arguments: EvaluateArguments) -> int:
@@ -77,7 +78,7 @@ def show_accuracy(found: Evaluation) -> None:
 def show_adapted(found: Evaluation) -> None:
     if found.plain is None:
         return
-    show_plain(f"each image alone: {100 * found.plain.accuracy:.1f} %, adapted: {100 * found.accuracy:.1f} %")
+    show_plain(f"each image alone: {accuracy_interval(found.plain.accuracy, found.images)}; adapted: {found.interval}")
     show_plain(f"difference: {found.plain.difference.difference}")
     show_plain("Adapted answers come from all images of the site together: another protocol than that of the tables.")
 
@@ -86,8 +87,8 @@ def show_comparison(found: Evaluation) -> None:
     other = found.against
     if other is not None:
         show_plain(
-            f"accuracy minus that of {other.model}, {100 * other.accuracy:.1f} %, on the same images: "
-            f"{other.difference.difference}"
+            f"accuracy minus that of {other.model}, {accuracy_interval(other.accuracy, found.images)}, on the same "
+            f"images: {other.difference.difference}"
         )
 
 
@@ -109,11 +110,11 @@ def show_trust(found: Evaluation) -> None:
     if trust is None:
         console.print("The model was trained without validation images: nothing is calibrated.")
         return
-    after = "" if trust["temperature"] == 1 else f" → {100 * trust['ece_after']:.1f} %"
-    console.print(
-        f"calibration error (ECE) {100 * trust['ece_before']:.1f} %{after}; confidence: {trust['calibration']}",
-        soft_wrap=True,
-    )
+    stages = [trust["ece_before"], trust["ece_after"]]
+    if found.plain is not None or trust["temperature"] == 1:  # adapted answers are calibrated from the start
+        stages = stages[1:]
+    errors = " → ".join(f"{100 * error:.1f} %" for error in stages)
+    console.print(f"calibration error (ECE) {errors}; confidence: {trust['calibration']}", soft_wrap=True)
     console.print(
         f"prediction sets contain the true class for {100 * trust['coverage']:.1f} % of the images (nominal: "
         f"{100 * options.coverage:g} %), with {trust['set_size']:.2f} classes on average",

@@ -322,7 +322,7 @@ def too_few_images(task: Task, batch_size: int) -> str:
 def check_known_labels(task: Task, method: str) -> None:
     labeled = any(domain.known is not None for domain in task.training.unlabeled)
     if labeled and not method_class(method).uses_known_labels:
-        raise UserError(f"{method} does not support --labels; use --method proud.")
+        raise UserError(f"{method} does not support --labels: choose --method proud-plus, or leave --labels out.")
 
 
 def note_changed_code(run: Run, before: RunRecord, code: str) -> None:
