@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -12,7 +13,9 @@ from torch import Tensor
 from proud import ops
 from proud.nets.batch_norm import evaluating
 from proud.nets.models import ModelSpec, Net
+from proud.nets.resnet import ResNet
 
+WORTH_FOLDING = 32  # images
 Outputs = tuple[Tensor, Tensor]  # features and logits
 
 
@@ -39,10 +42,21 @@ def forward_all(
             features, logits = net(x)
         return features.float(), logits.float()
 
+    if device.type == "cpu" and len(images) >= WORTH_FOLDING and not batch_statistics:
+        net = folded(net)
     exact = full_precision() if (precision, device.type) == ("fp32", "cuda") else nullcontext()
     with exact, evaluating(net, batch_statistics > 0):
         found = list(forward_in_threads(forward, pieces) if device.type == "cpu" else map(forward, pieces))
     return torch.cat([f for f, _ in found]), torch.cat([l for _, l in found])
+
+
+def folded(net: Net) -> Net:
+    """Faster in evaluation, where the network allows it."""
+    if not isinstance(net.backbone, ResNet):
+        return net
+    faster = copy(net)
+    faster._modules = net._modules | {"backbone": net.backbone.folded()}
+    return faster
 
 
 def piece_size(size: int, device: torch.device) -> int:

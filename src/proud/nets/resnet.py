@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
 
@@ -55,3 +58,14 @@ class ResNet(nn.Module):
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return nn.functional.adaptive_avg_pool2d(x, 1).flatten(1)
+
+    def folded(self) -> ResNet:
+        """A copy for evaluation alone: every batch norm is part of the convolution before it."""
+        copy = deepcopy(self).eval()
+        for module in copy.modules():
+            for convolution, norm in (("conv1", "bn1"), ("conv2", "bn2"), ("0", "1")):
+                if isinstance(getattr(module, norm, None), nn.BatchNorm2d):
+                    both = fuse_conv_bn_eval(getattr(module, convolution), getattr(module, norm))
+                    setattr(module, convolution, both)
+                    setattr(module, norm, nn.Identity())
+        return copy
