@@ -30,9 +30,9 @@ class ProUDConfig(MethodConfig):
     tau_uncertainty: Positive = 0.03
     """temperature of the uncertainty: the smaller, the more certain are pseudo-labels near a prototype"""
     tau_ratio: Positive = 0.5
-    """temperature of the mixing ratio: how steeply it falls with the uncertainty"""
+    """temperature of the certainty, and so of the mixing ratio: how steeply it falls with the uncertainty"""
     threshold: Share = 0.35
-    """certainty above which a pseudo-label is mixed in at random ratios from 0 to 1"""
+    """certainty above which `udmix` mixes a pseudo-label in at random ratios from 0 to 1"""
     alpha: NotNegative = 0.5
     """weight of the prototype merging loss"""
     mixup: BetaParameter = 2.0
