@@ -15,6 +15,7 @@ from proud.config import RunConfig
 from proud.data.folder import REPORT_MARK
 from proud.errors import UserError
 from proud.methods import method_config
+from proud.methods.presets import preset
 from proud.report.published import PUBLISHED
 
 PACS = tuple(PUBLISHED["pacs"].domains)
@@ -42,6 +43,18 @@ def test_settings_come_from_the_preset_and_then_from_the_user() -> None:
     assert proud.alpha == 2.0 and proud.pml is False  # type: ignore[attr-defined]
     assert erm.epochs == 3 and not hasattr(erm, "alpha")
     assert pacs().jobs[0].settings.epochs == 80
+
+
+@pytest.mark.parametrize("name", ["small", "pacs"])
+def test_a_folder_that_is_called_like_a_preset_gets_that_of_its_images(name: str) -> None:
+    run = RunConfig(data=name, model="resnet18.tv_in1k")
+    found = make_plan(run, name, PACS, methods=["proud"], seeds=[1], data=f"{name} 0123456789ab").jobs[0].settings
+    assert found == method_config("proud", **preset("", run.model, "proud"))
+
+
+def test_a_folder_that_is_called_embedded_is_not_the_built_in_set(tmp_path: Path, arguments: Make) -> None:
+    root = write_domains(tmp_path / "embedded", ("A", "B", "C"), ["x", "y"], 2)
+    assert prepare(arguments(name=str(root), combos="all"))[1].data.startswith("embedded ")
 
 
 def test_ablations_by_name() -> None:

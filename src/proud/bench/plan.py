@@ -95,13 +95,14 @@ def make_plan(
     data: str = "",
 ) -> Plan:
     """`run` holds what all jobs share; `epochs` are those of single methods. Order: seed by seed, in each all
-    combinations, in each all methods. Domains without labels are unlabeled ones in every combination."""
+    combinations, in each all methods. Domains without labels are unlabeled ones in every combination. `data` tells a
+    folder from the benchmark of its name."""
     if len(domains) < 3:
         raise UserError(f"A bench needs at least three domains (labeled, unlabeled, test); {bench} has {len(domains)}.")
     chosen = parse_combos(combos, domains, without_labels)
     values = parse_settings(overrides or {}, methods)
     settings = {
-        method: method_config(method, **preset(run.data, run.model, method, kind=run.preset) | values)
+        method: method_config(method, **preset(data or bench, run.model, method, kind=run.preset) | values)
         for method in methods
     }
     for method, count in (epochs or {}).items():

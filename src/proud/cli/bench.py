@@ -126,6 +126,8 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
     network = replace(arguments.network, model=choose_model(arguments.network.model, side))
     data = name if arguments.root else arguments.name
     run = RunConfig(**vars(arguments.reading), **vars(network), data=data, root=arguments.root)
+    identity = name if catalog.benchmark or arguments.name == "embedded" else f"{name} {fingerprint(catalog)}"
+    budget = arguments.equal_budget
     plan = make_plan(
         run,
         name,
@@ -135,9 +137,9 @@ def prepare(arguments: BenchArguments) -> tuple[Catalog, Plan]:
         combos=arguments.combos,
         without_labels=without_labels(catalog),
         overrides=pairs,
-        epochs=budget_epochs(arguments.equal_budget, catalog, run, methods, pairs) if arguments.equal_budget else None,
+        epochs=budget_epochs(budget, catalog, identity, run, methods, pairs) if budget else None,
         note=arguments.note,
-        data=name if catalog.benchmark or name == "embedded" else f"{name} {fingerprint(catalog)}",
+        data=identity,
     )
     return catalog, plan
 
@@ -148,7 +150,7 @@ def without_labels(catalog: Catalog) -> list[str]:
 
 
 def budget_epochs(
-    proud_epochs: int, catalog: Catalog, run: RunConfig, methods: list[str], pairs: dict[str, str]
+    proud_epochs: int, catalog: Catalog, data: str, run: RunConfig, methods: list[str], pairs: dict[str, str]
 ) -> dict[str, int]:
     """Epochs per method for an equal budget, on domains of the mean size: the same for all combinations."""
     if "epochs" in pairs:
@@ -158,7 +160,7 @@ def budget_epochs(
     mean = max(16, round(sum(sizes) / len(sizes)))
     numbers = Sizes(mean, (mean,) * (len(domains) - 2))
     return equal_epochs(
-        numbers, methods, preset(run.data, run.model, kind=run.preset) | parse_settings(pairs, methods), proud_epochs
+        numbers, methods, preset(data, run.model, kind=run.preset) | parse_settings(pairs, methods), proud_epochs
     )
 
 
