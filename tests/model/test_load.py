@@ -14,6 +14,7 @@ from cli.fresh import assert_cpu_time
 from proud.errors import UserError
 from proud.manifest import manifest_file, read_manifest
 from proud.model import load
+from proud.model.format import read_run
 from proud.model.load import load_model
 from proud.model.predict import Model, find_images
 from proud.nets import models
@@ -34,6 +35,11 @@ def test_round_trip(saved: Path) -> None:
     assert model.classes == ("cat", "=dog")
     assert model.config == {"seed": 1}
     assert model.spec == model_spec("digits", 2, 16)
+
+
+def test_a_saved_model_is_not_taken_for_a_run(saved: Path) -> None:
+    with pytest.raises(UserError, match="holds a saved model without the run that trained it: name the run's folder"):
+        read_run(saved)
 
 
 def test_models_of_an_earlier_version_are_refused(saved: Path) -> None:

@@ -84,6 +84,11 @@ def read_run(folder: Path, compare: bool = True) -> RunRecord:
             raise ValueError("it is of another run than the checkpoints")
         return about
     except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and (folder / DESCRIPTION).is_file():
+            raise UserError(
+                f"{folder} holds a saved model without the run that trained it: name the run's folder (that of --out; "
+                "in Python, ProUD(out=...) keeps it)."
+            ) from error
         raise UserError(f"{folder} does not hold a run: run.json cannot be read ({error}).") from error
 
 
