@@ -34,11 +34,10 @@ def forward_all(
     if batch_statistics:
         pieces = images.tensor_split(-(-len(images) // batch_statistics))  # no small last one
 
-    @torch.no_grad()
-    def forward(part: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(part: Tensor) -> Outputs:
         x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
         x = x.contiguous(memory_format=torch.channels_last)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+        with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             features, logits = net(x)
         return features.float(), logits.float()
 
