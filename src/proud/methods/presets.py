@@ -36,7 +36,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
     }
 }
 
-# by the kind of images, whatever the data set; the reasons are in docs/guide/own-data.md
+# by the kind of images, whatever the data set; the reasons are in docs/guide/choosing.md
 KINDS: dict[Preset, dict[str, Any]] = {
     "auto": {},
     "microscopy": {"flip": True, "turn": True, "hue": 0.05, "gray": 0.0, "outline": 0.0, "strong": False},
