@@ -32,7 +32,7 @@ from soak_tables import (
 from speed_tables import conventional, prediction, speed, speed_full, speed_line
 from table_text import ROOT, read, source, table
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trust_table
-from tutorials import TUTORIALS, page
+from tutorials import ON_REAL_DATA, TUTORIALS, page
 from web_tables import report_text, web_table
 
 from proud.methods import METHODS, method_class
@@ -175,7 +175,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "export": export,
     "ranks": lambda: ranks_table(read("ranks.json")),
     "large-data": lambda: large_data_table(read("large_data.json")),
-    **{f"tutorial-{name.replace('_', '-')}": partial(page, name) for name in TUTORIALS},
+    **{f"tutorial-{name.replace('_', '-')}": partial(page, name) for name in (*TUTORIALS, *ON_REAL_DATA)},
     "near-copies": lambda: near_copies_table(read("near_copies.json")),
     **{f"screen-{number}": partial(screen, number) for number in range(1, 6)},
     **REAL_SITES,

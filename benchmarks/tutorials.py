@@ -1,6 +1,7 @@
-"""Run tutorials on the built-in set and keep what they print: `python benchmarks/tutorials.py [NAME ...]`.
+"""Run tutorials and keep what they print: `python benchmarks/tutorials.py [NAME ...]`, by default on built-in data.
 
-A tutorial is a script with cells, `# %%` for code and `# %% [markdown]` for text: editors open it as a notebook.
+A tutorial is a script with cells, `# %%` for code and `# %% [markdown]` for text: editors open it as a notebook. One on
+real data finds it through the environment variables that its first cell names.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import sys
 import tempfile
 from types import ModuleType
 
-import torch
 from table_text import RESULTS, ROOT, read, source, this_command
 
 from proud.files import write_json
-from proud.machine import environment
+from proud.machine import choose_device, environment
 
 FOLDER = ROOT / "docs" / "tutorials"
 TUTORIALS = ("own_folders", "comparing_methods", "adding_a_method")
+ON_REAL_DATA = ("blood_cells",)
 
 
 def cells(name: str) -> list[tuple[str, str]]:
@@ -49,16 +50,18 @@ def run(name: str) -> list[str]:
 
 def page(name: str) -> str:
     """Text, code and output as Markdown."""
-    stored = read("tutorials.json")[name]
-    outputs = iter(stored["printed"])
+    stored = read("tutorials.json").get(name)
+    outputs = iter(stored["printed"] if stored else [])
     parts = []
     for kind, text in cells(name):
         if kind == "text":
             parts.append(text)
             continue
         parts.append(f"```python\n{text}\n```")
-        if output := next(outputs):
+        if output := next(outputs, ""):
             parts.append(f"```text\n{output.rstrip()}\n```")
+    if not stored:
+        return f"Not run yet: `python benchmarks/tutorials.py {name}`.\n\n" + "\n\n".join(parts) + "\n"
     return "\n\n".join(parts) + "\n" + source("tutorials.json", stored)
 
 
@@ -68,7 +71,8 @@ def main() -> None:
     for name in sys.argv[1:] or TUTORIALS:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             printed = run(name)
-        found[name] = {"printed": printed, "command": this_command(), **environment(torch.device("cpu"))}
+        device = choose_device("auto" if name in ON_REAL_DATA else "cpu")
+        found[name] = {"printed": printed, "command": this_command(), **environment(device)}
         write_json(path, found)
 
 

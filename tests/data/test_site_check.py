@@ -97,7 +97,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     root = three_sites(tmp_path / "da ta", 10)
     assert cli.run(["data", "check", str(root), "--labeled", "central", "--test", "south"]) == 0
     output = " ".join(capsys.readouterr().out.split())
-    for word in ("central", "images per class", "cat", "yes", "Next: proud train --data", "--labeled central"):
+    for word in (
+        "central",
+        "images per class",
+        "cat",
+        "yes",
+        "Next: proud train --data",
+        "--labeled central --test south",
+    ):
         assert word in output, word
     (root / "north" / "cat" / "000.png").write_bytes(b"no picture")
     assert cli.run(["data", "check", str(root)]) == 2

@@ -37,7 +37,7 @@ def run(arguments: DataArguments) -> int:
         show_plain(f"Unreadable:\n{first_bad_files(report.bad)}")
     for finding in report.findings:
         console.print(f"{WORDS[finding.level]} {escape(finding.text)}", soft_wrap=True, highlight=False)
-    show_next(report)
+    show_next(report, arguments)
     return report.exit_code
 
 
@@ -88,10 +88,9 @@ def show_classes(report: DataReport) -> None:
     console.print(table)
 
 
-def show_next(report: DataReport) -> None:
+def show_next(report: DataReport, arguments: DataArguments) -> None:
     """A command that would work."""
-    labeled = next((site.name for site in report.sites if not site.can_be_labeled), None)
+    labeled = arguments.labeled or next((site.name for site in report.sites if not site.can_be_labeled), None)
     if report.exit_code < 2 and labeled is not None:
-        show_plain(
-            f"Next: proud train --data {quote(report.where)} --labeled {quote(labeled)} --test none --out runs/x"
-        )
+        domains = f"--labeled {quote(labeled)} --test {quote(arguments.test)}"
+        show_plain(f"Next: proud train --data {quote(report.where)} {domains} --out runs/x")
