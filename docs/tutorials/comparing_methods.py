@@ -45,4 +45,4 @@ print(f"{fmean(differences):+.1f} ± {stdev(differences) / len(differences) ** 0
 # %% [markdown]
 # A difference of less than twice its standard error may be chance. And it is about these sites: which methods are
 # good depends on how the sites differ, so take every site with labels as the unseen one in turn. `proud bench FOLDER
-# --methods proud-plus,erm --seeds 1,2,3` does all of this and writes one table.
+# --methods proud-plus,erm --seeds 1,2,3 --equal-budget 40` does all of this and writes one table.
