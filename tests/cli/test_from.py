@@ -59,6 +59,12 @@ def test_a_site_is_added_to_those_of_the_run(trained: Path, new_site: Path, tmp_
     assert described(tmp_path / "again")["task"]["domains"].keys() == after["task"]["domains"].keys()
 
 
+def test_a_site_that_the_run_has_already_is_a_warning(trained: Path, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="--add north: the run has this unlabeled site already"):
+        assert start(trained, tmp_path / "same", "--add", "north") == 0
+    assert set(described(tmp_path / "same")["task"]["domains"]) == {"central", "north", "south"}
+
+
 def test_defaults_are_those_of_the_run_and_flags_change_them(trained: Path, data: Path) -> None:
     run, settings, *_ = parse_train(["--from", str(trained)])
     assert (run.data, run.labeled, run.unlabeled) == (str(data), "central", ("north", "south"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
@@ -104,6 +105,8 @@ def parse_first(argv: list[str]) -> tuple[First, list[str]]:
     if not first.run.start_from:
         return first, rest
     before = inherit.inherited(first.run.start_from)
+    for site in {*first.run.add} & {*before.unlabeled, *before.add}:
+        warnings.warn(f"--add {site}: the run has this unlabeled site already, so it changes nothing.", stacklevel=2)
     again, rest = parsed(First(before))
     added = tuple(dict.fromkeys((*before.add, *first.run.add)))
     return replace(again, run=replace(again.run, add=added)), rest
