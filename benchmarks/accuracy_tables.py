@@ -7,9 +7,9 @@ from functools import cache
 from table_text import read, source, table
 
 from proud.methods import METHODS, method_class
-from proud.report.formats import markdown
+from proud.report.formats import NOTHING, markdown
 from proud.report.published import PUBLISHED_METHODS
-from proud.report.tables import Line, ResultTable, epochs, make_tables
+from proud.report.tables import Line, ResultTable, make_tables
 
 BENCHES = ("pacs", "digits-dg")
 SHORT = ("EID (published)", "ProUD (published)", "erm (ours)", "proud (ours)", "proud-plus (ours)")
@@ -23,10 +23,10 @@ def whole(bench: str) -> ResultTable:
 
 
 def results(bench: str) -> str:
-    """The paper's table with our rows."""
+    """The paper's table with our rows, under a heading of its own."""
     rows = read(f"{bench}.jsonl")
-    made = "\n".join(markdown(each) for each in make_tables(bench, rows))
-    return f"{made.removeprefix('#')}\n`benchmarks/results/{bench}.jsonl`, {len(rows)} runs.\n"
+    made = "\n".join(markdown(each).removeprefix("#") for each in make_tables(bench, rows))
+    return f"{made}\n`benchmarks/results/{bench}.jsonl`, {len(rows)} runs.\n"
 
 
 def short() -> str:
@@ -42,16 +42,16 @@ def average_and_worst(line: Line) -> str:
 
 
 def averages() -> str:
-    """All complete rows, with the two best published methods."""
-    rows = []
-    for bench in BENCHES:
-        runs = read(f"{bench}.jsonl")
-        for line in whole(bench).lines:
-            if line.summary.complete and (not line.published or line.label.startswith(("ProUD", "EID"))):
-                own = [run for run in runs if f"{run['method']} (ours)" == line.label]
-                length = epochs(own).removesuffix(" epochs") if own else "–"
-                rows.append([whole(bench).title, line.label, length, *numbers(line)])
-    return table(["data", "method", "epochs", "Avg", "Std", "worst"], rows)
+    """All complete rows, with the two best published methods: one line per method."""
+    lines = {bench: {line.label: line for line in whole(bench).lines} for bench in BENCHES}
+    labels = [*SHORT[:2], *(f"{name} (ours)" for name in METHODS)]
+    rows = [[label, *(average_of(lines[bench].get(label)) for bench in BENCHES)] for label in labels]
+    heads = [f"{whole(bench).title}: Avg, Std, lowest" for bench in BENCHES]
+    return table(["method", *heads], [row for row in rows if set(row[1:]) != {NOTHING}])
+
+
+def average_of(line: Line | None) -> str:
+    return ", ".join(numbers(line)) if line and line.summary.complete else NOTHING
 
 
 def numbers(line: Line) -> list[str]:

@@ -30,7 +30,7 @@ from soak_tables import (
     sizes_table,
 )
 from speed_tables import conventional, prediction, speed, speed_full, speed_line
-from table_text import ROOT, read, source, table
+from table_text import ROOT, read, source, table, unless_missing
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trust_table
 from tutorials import ON_REAL_DATA, TUTORIALS, page
 from web_tables import report_text, web_table
@@ -140,6 +140,8 @@ def small_sizes() -> Any:
 FAMILIES = list({method_class(name): name for name in reversed(METHODS)}.values())
 """the first name of each method"""
 
+NEW_SITE = "python benchmarks/new_site.py {} DATA DIR --cells LABELED:TEST ... --out FILE --data-name TEXT"
+
 TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "speed-line": speed_line,
@@ -155,16 +157,15 @@ TABLES: dict[str, Callable[[], str]] = {
     "short": short,
     "averages": averages,
     **{f"measured-{name}": partial(measured, name) for name in FAMILIES},
-    "trust": lambda: trust_table(read("trust.json"), "trust.json"),
-    "trust-pacs": lambda: trust_table(read("trust-pacs.json"), "trust-pacs.json"),
+    "trust": lambda: trust_table("trust.json", "trust-pacs.json"),
     "site-accuracy": lambda: site_accuracy_table(read("site_accuracy.json")),
     "few-labels": lambda: few_labels_table(read("few_labels.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
     "adapt-pacs": lambda: adapt_table("adapt-pacs.json", read("adapt-pacs.json")),
     "adapt-digits": lambda: adapt_table("adapt-digits.json", read("adapt-digits.json")),
     "compare": lambda: compare_table(read("compare.json")),
-    "new-site": lambda: later_table(read("new_site.json")),
-    "pool": lambda: pool_table(read("pool.json")),
+    "new-site": lambda: unless_missing("new_site.json", NEW_SITE.format("add"), later_table),
+    "pool": lambda: unless_missing("pool.json", NEW_SITE.format("pool"), pool_table),
     "soak-kills": lambda: kills_table(read("soak.json")),
     "soak-damage": lambda: damage_table(read("soak.json")),
     "soak-faults": lambda: faults_table(read("soak.json")),
@@ -180,8 +181,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"screen-{number}": partial(screen, number) for number in range(1, 6)},
     **REAL_SITES,
     "recipe-screen": screen_table,
-    "recipe-labels-pacs": lambda: labels_table("pacs"),
-    "recipe-labels-digits": lambda: labels_table("digits"),
+    "recipe-labels": labels_table,
     "web": lambda: web_table(read("web.json")),
     "report-time": lambda: report_text(read("report.json")),
 }

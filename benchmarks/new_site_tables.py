@@ -74,7 +74,7 @@ def compare_table(result: dict[str, Any]) -> str:
     return table(header, rows) + f"\n{result['draws']:,} draws each. " + sourced("compare.json", result).lstrip()
 
 
-def later_table(result: dict[str, Any]) -> str:
+def later_table(name: str, result: dict[str, Any]) -> str:
     def cell(found: dict[str, Any]) -> str:
         return f"{found['accuracy']:.1f} %, {found['seconds']:.0f} s"
 
@@ -83,10 +83,10 @@ def later_table(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     header = ["labeled:test", "added site", "without it", "all sites, from nothing", "`--from` and `--add`"]
-    return table(header, rows) + sourced("new_site.json", result)
+    return table(header, rows) + sourced(name, result)
 
 
-def pool_table(result: dict[str, Any]) -> str:
+def pool_table(name: str, result: dict[str, Any]) -> str:
     rows = [
         [
             row["cell"],
@@ -98,4 +98,4 @@ def pool_table(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     header = ["labeled:test", "true sites", "found sites", "one pool", "images in the site of most of their kind"]
-    return table(header, rows) + sourced("pool.json", result)
+    return table(header, rows) + sourced(name, result)

@@ -41,6 +41,13 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """part -> its settings when off (sharper merging: the paper's weight and temperature) and when on"""
 
 
+SHOWN = {
+    "pacs": ["both - strong", "one", "both", "both + udmix", "classifier alone", "late", "late + style"],
+    "digits": ["today + certain", "one", "both", "product", "spread 1", "spread 1 + style"],
+}
+"""rows of docs/results/findings.md, of each data set"""
+
+
 def variants(which: str, data: str) -> list[dict[str, Any]]:
     """`minus`: the recipe for this data, then with each part switched. Otherwise a JSON file."""
     if which != "minus":
@@ -122,19 +129,24 @@ def arrow(cell: str) -> str:
 
 def screen_table() -> str:
     rows = complete([row for data in ("pacs", "digits") for row in read(f"recipe/screen-{data}.jsonl")])
-    return effects(rows) + sources(rows)
+    return effects(rows) + sources("screen", rows)
 
 
-def labels_table(data: str) -> str:
-    rows = complete(read(f"recipe/labels-{data}.jsonl"))
-    return comparison(rows) + sources(rows)
+def labels_table() -> str:
+    """Of the variants that lead to the recipe: the mean gain over the first one, and the lowest recall of any class."""
+    parts, every = [], []
+    for data, names in SHOWN.items():
+        rows = complete(read(f"recipe/labels-{data}.jsonl"))
+        lines = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in comparison(rows).splitlines()[2:]]
+        parts += [[data, name, *line[-2:]] for name in names for line in lines if line[0] == name]
+        every += rows
+    return table(["data", "variant", "mean gain", "lowest recall"], parts) + sources("labels", every)
 
 
-def sources(rows: list[dict[str, Any]]) -> str:
-    lines = {
-        f"\n`{row['command']}` · commit {row['commit']} · {row['device']}, seed {row['seed']}\n": 0 for row in rows
-    }
-    return "".join(lines)
+def sources(name: str, rows: list[dict[str, Any]]) -> str:
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    (device,) = {row["device"] for row in rows}
+    return f"\n`benchmarks/results/recipe/{name}-*.jsonl` · commit {commits} · {device}\n"
 
 
 def main(names: list[str]) -> None:

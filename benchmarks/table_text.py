@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,15 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def source(name: str, result: dict[str, Any]) -> str:
-    return f"\n`benchmarks/results/{name}` · `{result['command']}` · commit {result['commit']} · {result['device']}\n"
+    """The file, which also holds the command that made it."""
+    return f"\n`benchmarks/results/{name}` · commit {result['commit']} · {result['device']}\n"
+
+
+def unless_missing(name: str, command: str, make: Callable[[str, Any], str]) -> str:
+    """The table of a results file, or the command that is still to be run."""
+    if (RESULTS / name).exists():
+        return make(name, read(name))
+    return f"Not measured yet: `{command}`.\n"
 
 
 def this_command() -> str:

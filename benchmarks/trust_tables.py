@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from table_text import table
+from table_text import read, table
 
 
 def source(name: str, result: dict[str, Any]) -> str:
@@ -13,47 +13,47 @@ def source(name: str, result: dict[str, Any]) -> str:
     if "images" in result:
         images = ", ".join(f"{domain} {count}" for domain, count in result["images"].items())
         about += f"; images in the first run: {images}; {result['size']} px"
-    made = f"`{result['command']}` · commit {result['commit']} · {result['device']}"
-    return f"\n{about}. `benchmarks/results/{name}` · {made}\n"
+    return f"\n{about}. `benchmarks/results/{name}` · commit {result['commit']} · {result['device']}\n"
 
 
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def trust_table(result: dict[str, Any], name: str) -> str:
-    """One row per run, and a row of means."""
-    both = ("source", "unseen")
+def trust_table(*names: str) -> str:
+    """For each data set a row of means on the labeled domain and one on the unseen domain."""
+    found = {name: read(name) for name in names}
+    rows = [line for result in found.values() for line in trust_rows(result)]
+    target, limit = (f"{next(iter(found.values()))[key]:.0%}" for key in ("coverage", "risk"))
+    header = ["runs", "domain", "accuracy", "ECE before → after scaling", f"sets: coverage (target {target})", "size"]
+    header += ["answered", f"of these wrong (limit {limit})"]
+    return table(header, rows) + "".join(source(name, result) for name, result in found.items())
 
-    def cells(name: str, rows: list[dict[str, Any]]) -> list[str]:
-        def mean(part: str, key: str) -> float | None:
-            values = [row[part][key] for row in rows if row[part][key] is not None]
-            return fmean(values) if values else None
 
-        return [
-            name,
-            f"{fmean(row['temperature'] for row in rows):.2f}",
-            " / ".join(percent(mean(part, "accuracy")) for part in both),
-            *(f"{percent(mean(part, 'ece_before'))} → {percent(mean(part, 'ece_after'))}" for part in both),
-            " / ".join(percent(mean(part, "coverage")) for part in both),
-            " / ".join(f"{mean(part, 'set_size'):.2f}" for part in both),
-            f"{percent(mean('unseen', 'answered'))}, {percent(mean('unseen', 'risk'))}",
-        ]
+def trust_rows(result: dict[str, Any]) -> list[list[str]]:
+    lines = []
+    for part, title in (("source", "labeled"), ("unseen", "unseen")):
+        values = {key: [row[part][key] for row in result["rows"]] for key in result["rows"][0][part]}
+        coverage = values["coverage"]
+        lines.append(
+            [
+                f"{result['data']}: {len(result['rows'])}" if part == "source" else "",
+                title,
+                percent(fmean(values["accuracy"])),
+                f"{percent(fmean(values['ece_before']))} → {percent(fmean(values['ece_after']))}",
+                f"{percent(fmean(coverage))} ({percent(min(coverage))} to {percent(max(coverage))})",
+                f"{fmean(values['set_size']):.2f}",
+                percent(mean(values["answered"])),
+                percent(mean(values["risk"])),
+            ]
+        )
+    return lines
 
-    header = [
-        "labeled → unseen (method, seed)",
-        "T",
-        "accuracy, source / unseen",
-        "ECE source",
-        "ECE unseen",
-        f"coverage, source / unseen (target: {result['coverage']:.0%})",
-        "mean set size",
-        f"unseen: % answered, % of these wrong (target: {result['risk']:.0%})",
-    ]
-    rows = [
-        cells(f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})", [row]) for row in result["rows"]
-    ]
-    return table(header, [*rows, cells("**mean**", result["rows"])]) + source(name, result)
+
+def mean(values: list[float | None]) -> float | None:
+    """Of the runs that have one."""
+    given = [value for value in values if value is not None]
+    return fmean(given) if given else None
 
 
 def site_accuracy_table(result: dict[str, Any]) -> str:
@@ -96,18 +96,15 @@ def few_labels_table(result: dict[str, Any]) -> str:
 
 
 def label_next_table(result: dict[str, Any], name: str = "label_next.json") -> str:
-    rows = []
-    for row in result["rows"]:
-        labels = ", ".join(f"{site} {value:.1f}" for site, value in row["pseudo_label_accuracy"].items())
-        wrong = ", ".join(f"{site} {count}" for site, count in row.get("wrong_guesses", {}).items())
-        cell = f"{row['labeled']} → {row['test']} ({row['method']}, {row['seed']})"
-        added = {"none": "none", "chosen": f"{result['k']} chosen", "random": f"{result['k']} random"}[row["labels"]]
-        rows.append([cell, added, wrong or "–", labels, f"{row['test_accuracy']:.1f}"])
-    header = [
-        "labeled → unseen (method, seed)",
-        "labels per site",
-        "of these, wrong guesses",
-        "pseudo-label accuracy, %",
-        "test accuracy, %",
-    ]
-    return table(header, rows) + source(name, result)
+    """Per kind of labels, the mean over the runs, with the lowest and the highest."""
+    titles = {"none": "none", "chosen": f"{result['k']} chosen", "random": f"{result['k']} random"}
+    sites = list(result["rows"][0]["pseudo_label_accuracy"])
+    lines = []
+    for kind, title in titles.items():
+        rows = [row for row in result["rows"] if row["labels"] == kind]
+        columns = [[row["pseudo_label_accuracy"][site] for row in rows] for site in sites]
+        columns.append([row["test_accuracy"] for row in rows])
+        lines.append([title, *(f"{fmean(column):.1f} ({min(column):.1f} to {max(column):.1f})" for column in columns)])
+    test = result["rows"][0]["test"]
+    header = ["labels per site", *(f"right pseudo-labels of {site}, %" for site in sites), f"accuracy on {test}, %"]
+    return table(header, lines) + source(name, result)

@@ -15,14 +15,11 @@ def web_table(found: dict[str, Any]) -> str:
     jump = f"{jumps['images_ms']['p50']:.0f} ms; {jumps['images_ms']['p95']:.0f} ms"
     gaps = f"{scroll['uncovered']}; {scroll['waiting']} of {scroll['cells']:,}"
     times = serve["milliseconds"]
-    statuses = {status for kind in serve["bad_bodies"].values() for status in kind}
-    bad = sum(sum(kind.values()) for kind in serve["bad_bodies"].values())
     rows = [
         [f"review, {review['images']:,} images: first look at all of them; start again", seconds(review)],
         ["first paint; all images of the first screen", first],
         [f"scrolling, {scroll['frames']} frames: frames with a gap; images not there yet", gaps],
         ["jump to a far place, until all its images are there: median; 95 %", jump],
-        ["cells in the page at most", str(scroll["most_cells"])],
         ["one label, until it is on disk: median; the same in a full table", label_times(labels)],
         ["memory of the server, peak", f"{review['server_peak_megabytes']} MB"],
         [
@@ -31,7 +28,6 @@ def web_table(found: dict[str, Any]) -> str:
         ],
         ["time of a request: median; 95 %", f"{times['p50']:.0f} ms; {times['p95']:.0f} ms"],
         ["requests per second; images per batch", f"{serve['requests_per_second']}; {serve['images_per_batch']}"],
-        [f"{bad} bodies that are empty, no images, truncated or too large: statuses", ", ".join(sorted(statuses))],
         ["memory of the service (with PyTorch), peak", f"{serve['server_peak_megabytes']} MB"],
     ]
     words = f"\nOn {found['cores']} cores of a busy machine; images of 32 × 32 pixels, the built-in digits' network.\n"
