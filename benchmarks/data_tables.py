@@ -7,7 +7,15 @@ from typing import Any
 from table_text import source, table
 
 
-SHOWN = ("JPEG, quality 20", "half the size", "15 % brighter", "grey", "shifted by 2%", "shifted by 5%", "cropped by 2%")
+SHOWN = (
+    "JPEG, quality 20",
+    "half the size",
+    "15 % brighter",
+    "grey",
+    "shifted by 2%",
+    "shifted by 5%",
+    "cropped by 2%",
+)
 SHOWN += ("cropped by 5%", "mirrored")
 """rows of the page; the results file has all"""
 
@@ -16,10 +24,7 @@ def near_copies_table(result: dict[str, Any]) -> str:
     """How many altered copies are recognised, where fewest are; and the pairs among the images as they are."""
     rows = {name: row for name, row in result["rows"].items() if name.startswith("PACS")}
     ways = (list(rows.values()), [row["dct"] for row in rows.values()])
-    lines = [
-        [change, *(f"{100 * min(row['found'][change] for row in way):.0f} %" for way in ways)]
-        for change in SHOWN
-    ]
+    lines = [[change, *(f"{100 * min(row['found'][change] for row in way):.0f} %" for way in ways)] for change in SHOWN]
     lines.append(["pairs among all images as they are", *(pairs(dict(zip(rows, way, strict=True))) for way in ways)])
     digits = {name: row for name, row in result["rows"].items() if name not in rows}
     time = result["time"]
