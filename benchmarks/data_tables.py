@@ -6,7 +6,6 @@ from typing import Any
 
 from table_text import source, table
 
-
 SHOWN = (
     "JPEG, quality 20",
     "half the size",

@@ -54,6 +54,7 @@ def test_a_tutorial_prints_what_its_page_shows(tutorials, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_the_one_on_real_data_runs_with_a_few_images(
     tutorials, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
