@@ -1,5 +1,5 @@
 # %% [markdown]
-# A method is a class with its settings and its losses. The loop does the rest: batches, optimizer steps, checkpoints,
+# A method is a class with settings and losses. The loop does the rest: batches, optimizer steps, checkpoints,
 # resuming, records, evaluation. This one is entropy minimisation (Grandvalet and Bengio, 2004): cross-entropy on
 # labeled images, plus the weighted entropy of the predictions on unlabeled ones.
 
@@ -39,11 +39,11 @@ class Entropy(Method):
 
 
 # %% [markdown]
-# `draws` names the random numbers of a step; the loop makes them from the seed, so that a run resumes bit for bit.
-# `losses` is the forward pass; it never waits for the device, so on a GPU the whole step is one CUDA graph. The
-# rules: [adding a method](../internals/adding.md).
+# `draws` names the random numbers of a step; the loop generates them from the seed, so that a resumed run is
+# bit-identical. `losses` is the forward pass; it never waits for the device, so on a GPU the whole step is one CUDA
+# graph. All rules: [adding a method](../internals/adding.md).
 #
-# One line makes it known, and its setting is a parameter like any other:
+# One line registers it, and its setting becomes a parameter like any other:
 
 # %%
 from proud.methods import METHODS

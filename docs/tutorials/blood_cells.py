@@ -1,11 +1,11 @@
 # %% [markdown]
 # White blood cells from four laboratories, each with its own microscope, stain and zoom. Barcelona, the large one, has
-# labels. cellavision and tecom have images only. bccd stands for the laboratory that comes later: its labels are used
-# for measuring and for nothing else. This tutorial goes from the folders to an exported model, with the commands of a
-# shell. [Real sites](../results/real-sites.md) describes the data and has all methods and seeds.
+# labels. cellavision and tecom have images only. bccd plays the laboratory that comes later: its labels are used for
+# measuring only. This tutorial goes from the folders to an exported model, with shell commands.
+# [Real sites](../results/real-sites.md) describes the data and has all methods and seeds.
 #
 # The environment variable `WBC` names the folder of the images, `LABORATORY/CLASS/*`. `WEIGHTS` may name a file with
-# ImageNet weights of ResNet-18; without it they are downloaded. It trains three times, which wants a GPU.
+# ImageNet weights of ResNet-18; without it they are downloaded. It trains three times, which takes a GPU.
 
 # %%
 import csv
@@ -34,36 +34,35 @@ def proud(command: str) -> None:
 
 
 # %% [markdown]
-# First look at the data. Exit code 1 would mean that training would warn, 2 that it would refuse.
+# Check the data first. Exit code 1 means that training would warn, 2 that it would refuse.
 
 # %%
 proud("data check cells --labeled barcelona --test bccd")
 
 # %% [markdown]
-# The classes are even in barcelona and very uneven elsewhere, so accuracy says little about rare classes: look at the
+# The classes are even in barcelona and very uneven elsewhere, so accuracy depends little on rare classes: look at the
 # recalls. Now the default method, with its defaults for photographs.
 
 # %%
 proud(f"{train} --out first")
 
 # %% [markdown]
-# The verdicts at the end are estimates made without a label of these sites. How much did the unlabeled images bring?
-# The same network, trained on barcelona alone, is compared on the same images of bccd:
+# The verdicts at the end are estimates made without labels of these sites. To see what the unlabeled images gained,
+# train the same network on barcelona alone and compare both on the same images of bccd:
 
 # %%
 proud(f"{train} --out plain --method erm")
 proud("evaluate first --domain bccd --against plain")
 
 # %% [markdown]
-# All images of a new site can be classified together, which trains nothing. Whether that helps at this site:
+# All images of a new site can be classified together, without training. Whether that helps at this site:
 
 # %%
 proud("evaluate first --domain bccd --adapt")
 
 # %% [markdown]
 # A few labels of the unlabeled sites are the next step. `label-next` chooses the images, 20 per site, and shows them
-# in `next.html`. Someone who knows cells fills in the column `label`; here the names of the folders stand in for that
-# person.
+# in `next.html`. An expert fills in the column `label`; here the labels are taken from the names of the folders.
 
 # %%
 proud("label-next first --k 20 --out next.csv")
@@ -80,14 +79,14 @@ right = sum(row["label"] == row["guess"] for row in rows)
 print(f"{len(rows)} images labeled; the guess was right for {right}")
 
 # %% [markdown]
-# Training again with these labels, and what they brought at the laboratory that gave none:
+# Train again with these labels, and compare at bccd, which gave none:
 
 # %%
 proud(f"{train} --labels next.csv --out second")
 proud("evaluate second --domain bccd --against first")
 
 # %% [markdown]
-# One file to deploy, with preprocessing and calibration inside. It is kept only if it answers as the model does.
+# One file to deploy, with preprocessing and calibration inside. It is kept only if its answers equal the model's.
 
 # %%
 proud("export second --format torch --out cells.pt2")

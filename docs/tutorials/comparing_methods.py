@@ -1,11 +1,11 @@
 # %% [markdown]
-# Is one method better than another, for your sites? Accuracy on an unseen site varies by several points from seed to
-# seed, so one run of each proves little. Three rules:
+# Is one method better than another for your sites? Accuracy on an unseen site varies by several points from seed to
+# seed, so one run of each is not enough. Three rules:
 #
-# - **The test site chooses nothing**: not the epoch, not a setting, not the method that is reported. If you choose by
-#   it, the chosen number is too good; hold out another site for the report.
+# - **Choose nothing by the test site**: no epoch, no setting, no method. A number that was chosen for being high is too
+#   high; hold out another site for the report.
 # - **Several seeds**, the same for both methods, and the difference per seed.
-# - **The same budget** for both: as many images through the network. In a bench, `--equal-budget` sees to it.
+# - **The same budget** for both: as many images through the network. A bench has `--equal-budget` for this.
 
 # %%
 from statistics import fmean, stdev
@@ -43,6 +43,6 @@ differences = [ours - source_only for source_only, ours in pairs]
 print(f"{fmean(differences):+.1f} ± {stdev(differences) / len(differences) ** 0.5:.1f} points")
 
 # %% [markdown]
-# A difference of less than twice its standard error may be chance. And it is about these sites: which methods are
-# good depends on how the sites differ, so take every site with labels as the unseen one in turn. `proud bench FOLDER
+# A difference of less than twice its standard error may be chance. It holds for these sites only: which method is
+# better depends on how the sites differ, so hold out every site with labels in turn. `proud bench FOLDER
 # --methods proud-plus,erm --seeds 1,2,3 --equal-budget 40` does all of this and writes one table.

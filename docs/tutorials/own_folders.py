@@ -1,6 +1,6 @@
 # %% [markdown]
 # You have folders of images, one per site, and labels at one site only. This tutorial trains on them, predicts for a
-# site that was not there in training, and saves the model. Its data is the built-in set, written to folders first:
+# site that was not used in training, and saves the model. Its data is the built-in set, written to folders first:
 # replace them with yours.
 
 # %%
@@ -32,8 +32,7 @@ model.fit(labeled="sites/pen", unlabeled=["sites/texture", "sites/print"])
 print(model)
 
 # %% [markdown]
-# The accuracy on validation images is that of the labeled site. It says little about any other site. Predictions come
-# with a confidence:
+# The accuracy on validation images holds for the labeled site and for no other site. Predictions have a confidence:
 
 # %%
 table = model.predict_table("sites/street")

@@ -124,7 +124,7 @@ class DomainSpec:
     unlabeled_pool: Annotated[str, value("FOLDER", "(optional)")] = ""
     """unlabeled images of unknown origin, which are grouped into sites by their style"""
     sites: Annotated[str, value("auto|K")] = "auto"
-    """number of sites in the pool; `auto`: as many as are told apart"""
+    """number of sites in the pool; `auto`: the number with the best separation"""
 
     def __post_init__(self) -> None:
         """Domain names are compared in Unicode's composed form, as they are read."""
@@ -197,11 +197,11 @@ class Options(Machine):
     overwrite: Switch = False
     """replace the run in the output folder"""
     folds: WholeNumber = 0
-    """calibrate by cross-validation: so many more networks, each trained without a part of the labels; 0: off"""
+    """calibrate by cross-validation with this many more networks, each trained without a part of the labels; 0: off"""
     keep_checkpoints: Switch = False
     """keep the checkpoints of a finished run, which can rebuild a damaged model; they are several times its size"""
     verify_cache: Switch = False
-    """compare all cached images with their files, not only some; --resume always does"""
+    """compare all cached images with their files, not only a sample; --resume always does"""
     quiet: Switch = False
     """show no progress; otherwise a bar on a terminal, and one line per epoch elsewhere"""
     tensorboard: Switch = False

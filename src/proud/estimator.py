@@ -165,7 +165,7 @@ class ProUD:
             labels: labels of a few unlabeled images: a CSV file or DataFrame with the columns `path`, `domain` and
                 `label`, as `proud label-next` writes it.
             pool: unlabeled images of unknown origin, like one of `unlabeled`; they are grouped by style into sites.
-            sites: the number of sites in the pool, or "auto" for as many as are told apart.
+            sites: the number of sites in the pool, or "auto" for the number with the best separation.
 
         Returns:
             The estimator itself.

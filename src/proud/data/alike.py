@@ -40,7 +40,7 @@ def between(one: Compared, other: Compared) -> str:
         return ""
     return (
         f"{looks(len(pairs), other.name)} like one of {one.name}, such as {example(other, one, pairs)}: if they are "
-        "the same pictures, a model trained on one site knows the other."
+        "the same pictures, accuracy on one site is too high for a model trained on the other."
     )
 
 

@@ -138,7 +138,9 @@ def copies_between(sites: list[SiteReport]) -> Iterator[Finding]:
             count = "1 image is" if len(both) == 1 else f"{len(both)} images are"
             example = f"{contents[one][both[0]]} and {contents[other][both[0]]}"
             yield Finding(
-                "warning", f"{count} in {one} and in {other} ({example}): a model trained on one knows the other."
+                "warning",
+                f"{count} in {one} and in {other} ({example}): accuracy on one is too high for a model trained on the "
+                "other.",
             )
 
 

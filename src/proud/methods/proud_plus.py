@@ -50,7 +50,7 @@ class ProUDPlusConfig(ProUDConfig):
     pml_tau: Positive = 0.1
     """temperature of the merging loss; the paper's is 1, at which it never saturates"""
     labeled_weight: NotNegative = 1.0
-    """weight of a cross-entropy on the unmixed labeled images, which pass through the network anyway"""
+    """weight of a cross-entropy on the unmixed labeled images"""
     certain_weight: NotNegative = 1.0
     """weight of a cross-entropy on the unmixed unlabeled images, each weighted by its certainty"""
     strong: bool = True
@@ -117,8 +117,8 @@ class ProUDPlus(ProUD):
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
         # running statistics are those of the labeled domain before the first epoch
-        heard = epoch > 0 or not self.passes.batch_statistics
-        self.share = self.config.classifier if heard else 0.0
+        used = epoch > 0 or not self.passes.batch_statistics
+        self.share = self.config.classifier if used else 0.0
         super().begin_epoch(stage, epoch, random)
 
     # ---- pseudo-labels: centred features, prototypes and classifier together

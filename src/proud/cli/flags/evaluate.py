@@ -20,7 +20,7 @@ class EvaluateArguments(WithAnswers, WithFiles, WithData):
     against: Annotated[str, value("RUN", "(optional)")] = ""
     """another run: the difference of accuracy on the same images, with its 95 % interval"""
     adapt: Switch = False
-    """classify the images together, as in predict --adapt, and compare that with each image alone"""
+    """also classify all images together, as in predict --adapt, and compare both answers"""
     out: Annotated[str, value("FILE", "(optional)")] = ""
     """JSON file for all numbers, with model, data, versions, device and command; - is stdout"""
     overwrite: Switch = False

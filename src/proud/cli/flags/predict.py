@@ -23,7 +23,7 @@ class PredictArguments(WithAnswers, WithFiles):
     out: Annotated[Path, value("FILE")] = Path("predictions.csv")
     """CSV file to write, or - for stdout: path, label, confidence and, if the model has them, set, abstain"""
     adapt: Switch = False
-    """the images are those of one site: classify them together, beside each alone (column `plain`); trains nothing"""
+    """classify all images together, as images of one site, without training; column `plain`: the label of each alone"""
     probabilities: Switch = False
     """also write the probability of every class, in columns p(CLASS)"""
     overwrite: Switch = False

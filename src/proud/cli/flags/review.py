@@ -14,8 +14,8 @@ from proud.config import Count, value
 
 @dataclass(frozen=True)
 class ReviewArguments(WithServer, WithData):
-    """Open a local page to look at a model's answers and correct them: the images of each site, ordered by what
-    matters, with the reasons for every answer. Labels are saved at once, for proud train --labels FILE."""
+    """Open a local page to check and correct the predictions of a model: the images of each site, the most uncertain
+    first, with the reasons for each prediction. Labels are saved at once, for proud train --labels FILE."""
 
     run: RunFolder
     """folder of a finished run"""

@@ -12,7 +12,7 @@ from proud.config import Count, Switch, value
 @dataclass(frozen=True)
 class ServeArguments(WithServer, WithAnswers):
     """Answer requests over HTTP: POST an image to /predict, get its class, confidence, prediction set and whether to
-    abstain as JSON. The address that is printed explains the rest."""
+    abstain as JSON. The printed address opens a page to try an image."""
 
     run: RunFolder
     """folder of a finished run"""
@@ -25,6 +25,6 @@ class ServeArguments(WithServer, WithAnswers):
     batch: Count = 32
     """images per pass through the network, at most"""
     queue: Count = 64
-    """requests in progress, at most; more are asked to come back later"""
+    """requests in progress, at most; further ones get a 503"""
     megabytes: Count = 20
     """size of an image file, at most"""

@@ -93,4 +93,4 @@ class WithServer:
     """Flags of commands that listen on a port."""
 
     host: Annotated[str, value("ADDRESS")] = "127.0.0.1"
-    """address to listen on; other machines can reach only another one than 127.0.0.1"""
+    """address to listen on; 127.0.0.1 can be reached from this machine only"""
