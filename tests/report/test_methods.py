@@ -140,7 +140,7 @@ def test_the_documented_commands_for_the_figures_of_the_paper(tmp_path: Path, mo
     monkeypatch.setattr(embedded, "PER_CLASS", 3)
     embedded.load_embedded.cache_clear()
     text = DOCUMENTED.read_text(encoding="utf-8")
-    commands = re.search(r"## The paper's figures.*?```\n(.*?)```", text, re.DOTALL)
+    commands = re.search(r"## The paper's figures.*?```sh\n(.*?)```", text, re.DOTALL)
     assert commands is not None
     monkeypatch.chdir(tmp_path)
     ours = {"pacs": "embedded", "photo": "pen", "art_painting": "street", "cartoon": "print", "sketch": "texture"}
