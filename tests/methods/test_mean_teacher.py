@@ -9,6 +9,7 @@ import torch
 from ssl_toy import epoch, main_batch, make, same, toy_context, train
 
 from proud.methods.mean_teacher import MeanTeacher, consistency
+from proud.randomness import Randomness
 
 AVERAGING = ("mean-teacher", "mixmatch", "fixmatch")
 
@@ -108,9 +109,10 @@ def test_the_weight_rises_as_in_the_paper() -> None:
     method = make("mean-teacher", consistency=10.0, rampup_epochs=2)
     assert isinstance(method, MeanTeacher)
     main, seen = method.stage_list()[1], []
+    method.begin_epoch(main, 0, Randomness(0, method.context.device))
     for step in range(3 * main.steps):
         method.average.steps.fill_(step)
-        seen.append(method.weight(main).item())
+        seen.append(method.weight().item())
     expected = [10 * math.exp(-5 * (1 - min(step / (2 * main.steps), 1)) ** 2) for step in range(3 * main.steps)]
     np.testing.assert_allclose(seen, expected, rtol=1e-5)
     assert expected[0] == pytest.approx(10 * math.exp(-5)) and expected[-1] == 10

@@ -83,7 +83,7 @@ def test_the_weight_rises_linearly_and_stops() -> None:
     assert isinstance(method, MixMatch)
     for step, expected in ((0, 0.0), (8192, 0.5), (16384, 1.0), (99999, 1.0)):
         method.average.steps.fill_(step)
-        assert method.average.ramp(method.config.rampup_steps).item() == pytest.approx(expected)
+        assert method.average.ramp(method.rampup_steps).item() == pytest.approx(expected)
 
 
 def test_the_guess_gets_no_gradient() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from proud.config import BatchSize, Count, Decay, NotNegative, Positive, Share, WholeNumber
 from proud.lazy import torch
 from proud.methods.description import Description
+from proud.methods.numbers import on_device
 from proud.methods.views import Views
 from proud.randomness import Draw, Draws
 
@@ -120,7 +121,10 @@ class Method(Parts):
     def __init__(self, config: Any, context: Context) -> None:
         self.config = config
         self.context = context
-        self.views = Views(context, config)
+        self.numbers = on_device(
+            config, context.device
+        )  # for what is compiled: a value of `config` is a constant there
+        self.views = Views(context, config, self.numbers)
         self.net: Net = context.build_net("net")
         self.optimizer = self.sgd(self.net)
         self.average: WeightAverage | None = None
@@ -138,7 +142,7 @@ class Method(Parts):
         raise NotImplementedError
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The losses of one step as scalar tensors, `loss` being the total."""
+        """The losses of one step as scalar tensors, `loss` being the total. Float settings are read from `numbers`."""
         raise NotImplementedError
 
     def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:

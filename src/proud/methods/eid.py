@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proud.config import BetaParameter, Count, Share
 from proud.lazy import LazyModule, ops, torch
-from proud.methods.base import Method, MethodConfig, Sizes, Stage, buffers, steps_for
+from proud.methods.base import Method, MethodConfig, Sizes, Stage, any_length, buffers, steps_for
 from proud.methods.coteaching import clean_first, information_maximization, remember_count, smallest
 from proud.methods.description import Description
 from proud.methods.mcd import Adapter
@@ -83,10 +83,11 @@ class EID(Method):
         self.adapters = [Adapter(self, f"adapter{t}") for t in range(len(context.unlabeled_names))]
         rows, device = len(context.unlabeled), context.device
         self.remembered = torch.zeros((), dtype=torch.int64, device=device)
+        self.labels = any_length(torch.zeros(rows, dtype=torch.int64, device=device))
         # the adapters' pseudo-labels, and the intermediate domains: of domain t, the first clean_count[t] rows of its
         # part of clean_rows, with the labels that both networks gave them
         self.kept: Any = buffers(
-            labels=torch.zeros(rows, dtype=torch.int64, device=device),
+            labels=self.labels,
             uncertainty=torch.zeros(rows, device=device),
             clean_rows=torch.zeros(rows, dtype=torch.int64, device=device),
             clean_labels=torch.zeros(rows, dtype=torch.int64, device=device),
@@ -149,7 +150,7 @@ class EID(Method):
         for t, adapter in enumerate(self.adapters):
             rows = self.context.unlabeled.rows_of(t)
             probs = self.logits_of(adapter.net, t).softmax(1)
-            self.kept.labels[rows] = probs.argmax(1)
+            self.labels[rows] = probs.argmax(1)
             self.kept.uncertainty[rows] = torch.special.entr(probs).sum(1)
 
     def select_clean(self, t: int) -> None:
@@ -233,7 +234,7 @@ class EID(Method):
         with torch.no_grad():
             images = torch.cat([context.labeled.take(rows["labeled"]), context.unlabeled.take(rows["unlabeled"])])
             x = self.views.simple(images, draws["augment"].flatten(0, 1))
-        labels = torch.cat([context.labels[rows["labeled"]], self.kept.labels[rows["unlabeled"]]])
+        labels = torch.cat([context.labels[rows["labeled"]], self.labels[rows["unlabeled"]]])
         logits = [self.styled_logits(number, x, draws) for number in range(2)]
         each = [torch.nn.functional.cross_entropy(found, labels, reduction="none") for found in logits]
         easy = [smallest(found[batch:].detach(), self.remembered) for found in each]
@@ -260,7 +261,7 @@ class EID(Method):
     def styled_logits(self, number: int, x: Tensor, draws: Draws) -> Tensor:
         """Of network 0 or 1, with MixStyle inside."""
         mixing = self.styles[number]
-        applied = draws["style_applied"][number] < self.config.mixstyle_p
+        applied = draws["style_applied"][number] < self.numbers.mixstyle_p
         mixing.draw = (draws[f"style_ratio{number}"], draws[f"style_partner{number}"].argsort(dim=1), applied)
         with self.context.autocast():
             _, logits = (self.net, self.second)[number](x)
@@ -274,6 +275,6 @@ class EID(Method):
         found = {}
         for t, name in enumerate(self.context.unlabeled_names):
             rows = self.context.unlabeled.rows_of(t)
-            labels, uncertainty = self.kept.labels[rows], self.kept.uncertainty[rows]
+            labels, uncertainty = self.labels[rows], self.kept.uncertainty[rows]
             found[name] = ops.PseudoLabels(labels, uncertainty, prototypes=nothing, present=nothing[:, 0] > 0)
         return Description(found)

@@ -52,9 +52,9 @@ class WeightAverage(Parts):
         self.steps.fill_(epoch * stage.steps)
         self.most_decay.fill_(self.limit(stage, epoch) if stage.name == "main" else 0)
 
-    def ramp(self, steps: int) -> Tensor:
+    def ramp(self, steps: Tensor) -> Tensor:
         """Linear from 0 to 1 over the first steps of the stage."""
-        return (self.steps / max(1, steps)).clamp(max=1)
+        return (self.steps / steps).clamp(max=1)
 
     def update(self, net: Net, stage: Stage) -> None:
         with torch.no_grad():

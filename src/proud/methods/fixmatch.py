@@ -62,9 +62,9 @@ class FixMatch(Method):
         on_labeled, on_weak, on_strong = logits.float().split([len(labeled), len(weak), len(strong)])
         labels = context.labels[rows["labeled"]].repeat(len(labeled) // len(rows["labeled"]))
         ce = torch.nn.functional.cross_entropy(on_labeled, labels)
-        pseudo, used = pseudo_label(on_weak, config.confidence)
+        pseudo, used = pseudo_label(on_weak, self.numbers.confidence)
         unlabeled = masked_cross_entropy(on_strong.unflatten(0, (-1, len(weak))), pseudo, used)
-        loss = ce + config.unlabeled_weight * unlabeled
+        loss = ce + self.numbers.unlabeled_weight * unlabeled
         return {"loss": loss, "ce": ce, "unlabeled": unlabeled, "used": used.mean()}
 
     def unlabeled_views(self, images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
@@ -75,7 +75,7 @@ class FixMatch(Method):
         return ops.normalize(weak, context.mean, context.std), ops.normalize(strong, context.mean, context.std)
 
 
-def pseudo_label(logits: Tensor, confidence: Share) -> tuple[Tensor, Tensor]:
+def pseudo_label(logits: Tensor, confidence: float | Tensor) -> tuple[Tensor, Tensor]:
     """argmax q and 1[max q ≥ τ] of q = softmax(logits), without gradient. [N,K] -> [N] int64, [N] 0 or 1."""
     top, label = logits.detach().softmax(-1).max(-1)
     return label, (top >= confidence).to(logits.dtype)

@@ -76,7 +76,7 @@ class L2D(ERM):
 
     def losses(self, stage: Stage, rows: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The network learns images and their restyled copies, and draws those of a class together."""
-        config = self.config
+        numbers = self.numbers
         with torch.no_grad():
             x, labels = self.images(rows["labeled"], draws)
             restyled = self.restyle(x, draws["filters"], draws["branches"])
@@ -87,12 +87,14 @@ class L2D(ERM):
         losses = {
             "ce": torch.nn.functional.cross_entropy(logits, both),
             "contrast": style.supervised_contrast(
-                torch.nn.functional.normalize(features, dim=1), both, config.contrast_temperature
+                torch.nn.functional.normalize(features, dim=1), both, numbers.contrast_temperature
             ),
             "likelihood": style.log_likelihood(mean, log_variance, z_restyled),
         }
         losses["loss"] = (
-            losses["ce"] + config.contrast_weight * losses["contrast"] - config.likelihood_weight * losses["likelihood"]
+            losses["ce"]
+            + numbers.contrast_weight * losses["contrast"]
+            - numbers.likelihood_weight * losses["likelihood"]
         )
         return losses
 
@@ -106,7 +108,7 @@ class L2D(ERM):
         mean, log_variance = self.variational(z)
         information = style.mutual_information_bound(mean, log_variance, z_restyled)
         consistency = style.class_mmd(z_restyled, z, labels, self.context.classes)
-        return {"style": consistency + self.config.beta * information, "information": information}
+        return {"style": consistency + self.numbers.beta * information, "information": information}
 
     def images(self, rows: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
         return self.views.simple(self.context.labeled.take(rows), draws["augment"]), self.context.labels[rows]
@@ -114,7 +116,7 @@ class L2D(ERM):
     def restyle(self, x: Tensor, filters: Tensor, branches: Tensor) -> Tensor:
         """Mostly style, as pixels normalised like the images, and partly the image."""
         pixels = self.generator(x, filters, branches).sigmoid()
-        share = self.config.style_share
+        share = self.numbers.style_share
         return share * ops.normalize(pixels, self.context.mean, self.context.std) + (1 - share) * x
 
     def forward(self, x: Tensor, restyled: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from proud.methods.context import Context
+    from proud.randomness import Randomness
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,14 @@ class MeanTeacher(Method):
         super().__init__(config, context)
         # the teacher keeps the batch statistics of its own forward passes
         self.average = WeightAverage(context, self.decay_limit, statistics="own")
+        self.rampup_steps = torch.ones((), device=context.device)
 
     def decay_limit(self, stage: Stage, epoch: int) -> float:
         return self.config.ema_decay_rampup if epoch < self.config.rampup_epochs else self.config.ema_decay
+
+    def begin_epoch(self, stage: Stage, epoch: int, random: Randomness) -> None:
+        super().begin_epoch(stage, epoch, random)
+        self.rampup_steps.fill_(max(1, self.config.rampup_epochs * stage.steps))
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
         if stage.name == "pretrain":
@@ -68,12 +74,12 @@ class MeanTeacher(Method):
         teacher = teacher.float().unflatten(0, (2, len(labels)))
         ce = torch.nn.functional.cross_entropy(student[:, 0].flatten(0, 1), labels.repeat(len(student)))
         disagreement = consistency(student, teacher)
-        return {"loss": ce + self.weight(stage) * disagreement, "ce": ce, "consistency": disagreement}
+        return {"loss": ce + self.weight() * disagreement, "ce": ce, "consistency": disagreement}
 
-    def weight(self, stage: Stage) -> Tensor:
+    def weight(self) -> Tensor:
         """λ exp(-5 (1 - t)²), t rising from 0 to 1."""
-        t = self.average.ramp(self.config.rampup_epochs * stage.steps)
-        return self.config.consistency * torch.exp(-5 * (1 - t).square())
+        t = self.average.ramp(self.rampup_steps)
+        return self.numbers.consistency * torch.exp(-5 * (1 - t).square())
 
 
 def consistency(student: Tensor, teacher: Tensor) -> Tensor:

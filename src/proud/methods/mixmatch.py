@@ -43,6 +43,7 @@ class MixMatch(Method):
     def __init__(self, config: MixMatchConfig, context: Context) -> None:
         super().__init__(config, context)
         self.average = WeightAverage(context, lambda stage, epoch: config.ema_decay)
+        self.rampup_steps = torch.tensor(max(1.0, config.rampup_steps), device=context.device)
 
     def draws(self, stage: Stage) -> dict[str, Draw]:
         config = self.config
@@ -69,7 +70,7 @@ class MixMatch(Method):
         logits, targets = logits.float().unflatten(0, groups), targets.unflatten(0, groups)
         ce = ops.soft_cross_entropy(logits[:, 0], targets[:, 0])
         l2 = (logits[:, 1:].softmax(-1) - targets[:, 1:]).square().mean()
-        weight = config.unlabeled_weight * self.average.ramp(config.rampup_steps)
+        weight = self.numbers.unlabeled_weight * self.average.ramp(self.rampup_steps)
         return {"loss": ce + weight * l2, "ce": ce, "l2": l2}
 
     def guessed(self, rows: dict[str, Tensor], draws: Draws) -> tuple[Tensor, Tensor]:
@@ -80,7 +81,7 @@ class MixMatch(Method):
         x = self.views.simple(images, draws["augment"].flatten(0, 1))
         with self.context.autocast():
             _, logits = self.net(x[len(labeled) :])
-        guess = sharpen(logits.float().softmax(1).unflatten(0, (config.views, -1)).mean(0), config.temperature)
+        guess = sharpen(logits.float().softmax(1).unflatten(0, (config.views, -1)).mean(0), self.numbers.temperature)
         truth = torch.nn.functional.one_hot(context.labels[rows["labeled"]], context.classes).to(guess.dtype)
         targets = torch.cat([truth, guess.repeat(config.views, 1)])
         if config.noisemix:
@@ -93,7 +94,7 @@ class MixMatch(Method):
         return ops.mixup(x, partner, ratio), ops.mixup(targets, partner, ratio)
 
 
-def sharpen(probs: Tensor, temperature: Positive) -> Tensor:
+def sharpen(probs: Tensor, temperature: float | Tensor) -> Tensor:
     """p_k^(1/T) / Σ_j p_j^(1/T). [N,K] -> [N,K]."""
     return (probs.clamp_min(torch.finfo(probs.dtype).tiny).log() / temperature).softmax(-1)
 

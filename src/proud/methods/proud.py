@@ -54,6 +54,7 @@ class ProUD(Method):
         self.index = ops.class_index(context.labels, context.classes)
         any_length(self.index.order)
         self.passes = Passes(self.net, context, self.views, config.views, config.batch_size)
+        self.uses_unmixed = config.pml
         # the pseudo-labeled domains under the rows of their union, and the merged prototypes C̄
         rows, device = len(context.unlabeled), context.device
         self.found: dict[str, PseudoLabels] = {}
@@ -123,20 +124,16 @@ class ProUD(Method):
         ce = total = self.mixup_loss(mixed_features, labels.repeat(2), draws)
         terms = self.unmixed_terms(unmixed.float(), labels, rows["unlabeled"]) if self.uses_unmixed else {}
         for weight, value in terms.values():
-            total = torch.add(total, value, alpha=weight)
+            total = total + weight * value
         return {"loss": total, "ce": ce} | {name: value for name, (_, value) in terms.items()}
-
-    @property
-    def uses_unmixed(self) -> bool:
-        return self.config.pml
 
     def unmixed(self, originals: Tensor, rows: Tensor, draws: Draws) -> Tensor:
         """The images that are learned from as they are: [labeled, unlabeled]."""
         return originals
 
-    def unmixed_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
+    def unmixed_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Weights and values of the losses on unmixed images, labeled ones first: the merging loss (Eq. 4)."""
-        return {"pml": (self.config.alpha, ops.prototype_merging_loss(features, labels.repeat(2), self.merged))}
+        return {"pml": (self.numbers.alpha, ops.prototype_merging_loss(features, labels.repeat(2), self.merged))}
 
     def matched_views(self, rows: Tensor, labels: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
         """SampleMatch: labeled partners of the same class. [labeled, unlabeled] views, and their NoiseMix copies."""
@@ -171,19 +168,15 @@ class ProUD(Method):
     def tau(self) -> float:
         return self.config.tau_uncertainty
 
-    @property
-    def threshold(self) -> float:
-        return self.config.threshold
-
     def certainty(self, uncertainty: Tensor) -> Tensor:
         """λ_ε."""
-        return ops.certainty_ratio(uncertainty, self.config.tau_ratio)
+        return ops.certainty_ratio(uncertainty, self.numbers.tau_ratio)
 
     def ratio(self, uncertainty: Tensor, uniform: Tensor) -> Tensor:
         """λ of each pair (Eq. 7)."""
         if not self.config.udmix:
             return uniform
-        return ops.mixing_ratio(uncertainty, uniform, self.config.tau_ratio, self.threshold)
+        return ops.mixing_ratio(uncertainty, uniform, self.numbers.tau_ratio, self.numbers.threshold)
 
     def describe(self, random: Randomness | None = None) -> Description:
         if random is not None:
@@ -192,4 +185,4 @@ class ProUD(Method):
         if not self.found:
             return Description()
         prototypes = Prototypes(self.merged, *self.labeled, self.tau, self.passes.batch_statistics)
-        return Description(self.found, prototypes, self.certainty, self.ratio, self.threshold)
+        return Description(self.found, prototypes, self.certainty, self.ratio, self.config.threshold)

@@ -26,6 +26,8 @@ from proud.methods.views import SIMPLE_UNIFORMS, Views
 from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
+    from types import SimpleNamespace
+
     from torch import Tensor
 
     from proud.methods.context import Context
@@ -66,9 +68,10 @@ class ProUDPlusConfig(ProUDConfig):
 class WarpedViews(Views):
     """Training images are warped, and some become line drawings."""
 
-    def __init__(self, context: Context, config: ProUDPlusConfig) -> None:
-        super().__init__(context, config)
-        self.warp, self.outline = config.warp, config.outline
+    def __init__(self, context: Context, config: ProUDPlusConfig, numbers: SimpleNamespace) -> None:
+        super().__init__(context, config, numbers)
+        self.warp = numbers.warp if config.warp else None
+        self.outline = numbers.outline if config.outline else None
         self.parts = [SIMPLE_UNIFORMS, ops.RANDOM_WARP_UNIFORMS, ops.RANDOM_OUTLINE_UNIFORMS]
         self.uniforms = sum(self.parts)
         self.strong_uniforms = SIMPLE_UNIFORMS + ops.RAND_AUGMENT_UNIFORMS
@@ -76,9 +79,9 @@ class WarpedViews(Views):
     def training(self, images: Tensor, uniform: Tensor) -> Tensor:
         simple, warp, outline = uniform.split(self.parts, 1)
         x = self.simple(images, simple)
-        if self.outline:
+        if self.outline is not None:
             x = ops.random_outline(x, outline, self.outline, self.mean, self.std)
-        return ops.random_warp(x, warp, self.warp) if self.warp else x
+        return x if self.warp is None else ops.random_warp(x, warp, self.warp)
 
     def strong(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Translation and flip, then RandAugment and Cutout."""
@@ -93,7 +96,9 @@ class ProUDPlus(ProUD):
 
     def __init__(self, config: ProUDPlusConfig, context: Context) -> None:
         super().__init__(config, context)
-        self.views = WarpedViews(context, config)
+        self.views = WarpedViews(context, config, self.numbers)
+        self.uses_certain = config.certain_weight > 0
+        self.uses_unmixed = config.pml or config.labeled_weight > 0 or self.uses_certain
         self.share = config.classifier  # of the classifier in pseudo-labels
         self.average = WeightAverage(self.context, self.decay_limit, statistics="averaged")
         self.passes = Passes(self.average.net, self.context, self.views, config.views, config.batch_size)
@@ -162,23 +167,19 @@ class ProUDPlus(ProUD):
 
     # ---- losses on unmixed images: weighted merging, and labeled images
 
-    @property
-    def uses_unmixed(self) -> bool:
-        return self.config.pml or self.config.labeled_weight > 0 or self.config.certain_weight > 0
-
-    def unmixed_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[float, Tensor]]:
-        config, terms = self.config, {}
+    def unmixed_terms(self, features: Tensor, labels: Tensor, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        numbers, terms = self.numbers, {}
         certainty = 2 * self.certainty(self.uncertainty[rows])  # 0 to 1
-        if config.pml:
+        if self.config.pml:
             weights = torch.cat([torch.ones_like(certainty), certainty])
             pml = ops.prototype_merging_loss(
-                self.less_center(features, rows), labels.repeat(2), self.merged, weights=weights, tau=config.pml_tau
+                self.less_center(features, rows), labels.repeat(2), self.merged, weights=weights, tau=numbers.pml_tau
             )
-            terms["pml"] = (config.alpha, self.context.group.weighted_share(pml, weights))
+            terms["pml"] = (numbers.alpha, self.context.group.weighted_share(pml, weights))
         labeled, unlabeled = features.chunk(2)
-        terms["labeled"] = (config.labeled_weight, self.head_loss(labeled, labels).mean())
-        if config.certain_weight:
-            terms["certain"] = (config.certain_weight, (certainty * self.head_loss(unlabeled, labels)).mean())
+        terms["labeled"] = (numbers.labeled_weight, self.head_loss(labeled, labels).mean())
+        if self.uses_certain:
+            terms["certain"] = (numbers.certain_weight, (certainty * self.head_loss(unlabeled, labels)).mean())
         return terms
 
     def head_loss(self, features: Tensor, labels: Tensor) -> Tensor:

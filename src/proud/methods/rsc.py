@@ -85,7 +85,7 @@ class RSC(ERM):
         with self.context.autocast():
             z, pool = feature_map(self.net, x)
             with torch.no_grad():
-                kept = self.challenge(z, pool, labels, draws["spatial"] < self.config.spatial_p)
+                kept = self.challenge(z, pool, labels, draws["spatial"] < self.numbers.spatial_p)
             logits = self.net.head(pool(z * kept.to(z.dtype)))
         return {"loss": torch.nn.functional.cross_entropy(logits.float(), labels)}
 

@@ -85,7 +85,7 @@ def mutual_information_bound(mean: Tensor, log_variance: Tensor, samples: Tensor
     return ((any_other - own) / log_variance.exp()).sum(1).mean() / 2
 
 
-def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
+def supervised_contrast(features: Tensor, labels: Tensor, temperature: float | Tensor) -> Tensor:
     """Supervised contrastive loss: the others of one's own class against all others. Unit rows [N,d], [N] -> scalar."""
     similarity = features @ features.T / temperature
     itself = torch.eye(len(features), dtype=torch.bool, device=features.device)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proud.lazy import ops
+from proud.lazy import ops, torch
 from proud.randomness import Draw, Draws
 
 if TYPE_CHECKING:
+    from types import SimpleNamespace
+
     from torch import Tensor
 
     from proud.methods.base import MethodConfig
@@ -21,11 +23,12 @@ class Views:
     uniforms = SIMPLE_UNIFORMS
     """random numbers per image that `training` needs"""
 
-    def __init__(self, context: Context, config: MethodConfig) -> None:
+    def __init__(self, context: Context, config: MethodConfig, numbers: SimpleNamespace) -> None:
         self.size, self.mean, self.std = context.size, context.mean, context.std
         self.coarse = context.precision == "bf16"
         self.batch_size, self.flip_p, self.turn = config.batch_size, 0.5 if config.flip else 0.0, config.turn
-        self.jitter, self.gray_p = (0.4, 0.4, 0.4, config.hue), config.gray
+        self.jitter = torch.stack([torch.full_like(numbers.hue, 0.4)] * 3 + [numbers.hue])
+        self.gray_p = numbers.gray
 
     def simple(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Translation, flip, quarter turn, colour jitter and grayscale of stored uint8 images, normalised."""

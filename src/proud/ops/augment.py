@@ -42,17 +42,17 @@ def augment_draw(
     *,
     translate_p: float = 0.5,
     flip_p: float = 0.5,
-    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
-    gray_p: float = 0.2,
+    jitter: tuple[float, float, float, float] | Tensor = (0.4, 0.4, 0.4, 0.1),
+    gray_p: float | Tensor = 0.2,
 ) -> AugmentDraw:
     """Uniform numbers to a draw; margin = stored side - crop side. [N,9] -> AugmentDraw."""
     translate, flip, gray = uniform[:, 0], uniform[:, 3], uniform[:, 8]
     offsets = (uniform[:, 1:3] * (margin + 1)).long().clamp(0, margin)
     top, left = offsets.masked_fill(translate[:, None] >= translate_p, margin // 2).unbind(-1)
     # factors 1 ± reach, and a hue of 0 ± reach
-    lowest = constant([centre - reach for centre, reach in zip((1, 1, 1, 0), jitter, strict=True)], uniform)
-    width = constant([2 * reach for reach in jitter], uniform)
-    brightness, contrast, saturation, hue = torch.addcmul(lowest, uniform[:, 4:8], width).unbind(-1)
+    reach = constant(jitter, uniform)
+    lowest = constant((1, 1, 1, 0), uniform) - reach
+    brightness, contrast, saturation, hue = torch.addcmul(lowest, uniform[:, 4:8], 2 * reach).unbind(-1)
     return AugmentDraw(top, left, flip < flip_p, brightness, contrast, saturation, hue, gray < gray_p)
 
 

@@ -11,7 +11,7 @@ from proud.ops.prototypes import cosine_distance
 
 
 def prototype_merging_loss(
-    features: Tensor, labels: Tensor, prototypes: Tensor, *, weights: Tensor | None = None, tau: float = 1.0
+    features: Tensor, labels: Tensor, prototypes: Tensor, *, weights: Tensor | None = None, tau: float | Tensor = 1.0
 ) -> Tensor:
     """Eq. 4 as a mean: cross-entropy of softmax(-dist(feature, C-bar) / tau). [N,d], [N], [K,d], weights [N] -> scalar.
 

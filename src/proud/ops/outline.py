@@ -15,7 +15,9 @@ RANDOM_OUTLINE_UNIFORMS = 2
 STEEPNESS = 6.0
 
 
-def random_outline(x: Tensor, uniform: Tensor, share: float, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+def random_outline(
+    x: Tensor, uniform: Tensor, share: float | Tensor, mean: Sequence[float], std: Sequence[float]
+) -> Tensor:
     """Turn a random share of the images into line drawings. [N,3,S,S], [N,2] -> [N,3,S,S].
 
     Input and output are normalised with mean and std. `uniform` holds, per image: the selection and the sparsity.

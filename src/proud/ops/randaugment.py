@@ -68,7 +68,7 @@ def affine_matrix(operation: Tensor, magnitude: Tensor) -> Tensor:
     return torch.stack([top, middle, torch.stack([zero, zero, zero + 1], 1)], 1)
 
 
-def random_warp(x: Tensor, uniform: Tensor, strength: float) -> Tensor:
+def random_warp(x: Tensor, uniform: Tensor, strength: float | Tensor) -> Tensor:
     """Random rotation, scaling, shear and translation per image, with border padding. [N,C,S,S], [N,6].
 
     With strength 1: rotation up to 30 degrees, scaling by up to 1.5 either way, shear up to 0.3, translation up to an
