@@ -35,7 +35,7 @@ class Entropy(Method):
             _, logits = self.net(x)
         p = logits.float().softmax(1)
         entropy = -(p * p.clamp_min(1e-12).log()).sum(1).mean()
-        return {"loss": supervised + self.config.entropy_weight * entropy, "entropy": entropy}
+        return {"loss": supervised + self.numbers.entropy_weight * entropy, "entropy": entropy}
 
 
 # %% [markdown]
