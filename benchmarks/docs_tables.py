@@ -29,7 +29,7 @@ from soak_tables import (
     ranks_table,
     sizes_table,
 )
-from speed_tables import conventional, prediction, speed, speed_full, speed_line
+from speed_tables import conventional, prediction, speed, speed_full, speed_line, step_profile, together
 from table_text import ROOT, read, source, table, unless_missing
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trust_table
 from tutorials import ON_REAL_DATA, TUTORIALS, page
@@ -147,6 +147,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-line": speed_line,
     "speed-full": speed_full,
     "conventional": conventional,
+    "step-profile": step_profile,
+    "together": together,
     "prediction": prediction,
     "nccl": nccl,
     "scalability": scalability,
