@@ -22,7 +22,7 @@ from proud.machine import environment
 
 TRAIN = ["-m", "proud", "train", "--data", "embedded", "--labeled", "pen", "--test", "street", "--device", "cuda"]
 TRAIN += ["--pretrain-epochs", "3", "--epochs", "3", "--quiet"]
-PLAIN = ["--precision", "fp32", "--no-fast"]
+PLAIN = ["--precision", "fp32", "--steps", "plain"]
 
 
 def losses(folder: Path) -> list[dict[str, float]]:

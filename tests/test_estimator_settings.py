@@ -102,7 +102,7 @@ def test_all_fields_of_a_run_are_parameters(tmp_path: Path) -> None:
     data = {"data", "root", "labeled", "test", "unlabeled", "labels", "add", "unlabeled_pool", "sites", "quiet"}
     names = {field.name for kind in (RunConfig, Options) for field in fields(kind)} - data
     assert names <= ProUD().get_params().keys() and names <= signature(ProUD).parameters.keys()
-    more = {"threads": 1, "precision": "bf16", "cache": "none", "fast": False, "eval_every": 2, "square": "pad"}
+    more = {"threads": 1, "precision": "bf16", "cache": "none", "steps": "plain", "eval_every": 2, "square": "pad"}
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1, "method": "erm", "out": tmp_path / "run"} | more)
     model.fit(toy_images(0, 2), unlabeled=[toy_images(1, 1)[0]])
     stored = json.loads((tmp_path / "run" / "run.json").read_text())

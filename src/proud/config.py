@@ -64,6 +64,7 @@ Share = Annotated[float, Limit("between 0 and 1", 0, 1)]
 Decay = Annotated[float, Limit("at least 0 and below 1", 0, 1, below=True)]
 BetaParameter = Annotated[float, Limit("at least 0.1", 0.1)]  # see `ops.beta_quantile`
 Square = Literal["middle", "pad", "stretch"]
+Steps = Literal["auto", "compiled", "captured", "plain"]
 Preset = Literal["auto", "microscopy", "aerial"]
 SQUARES: tuple[Square, ...] = get_args(Square)
 
@@ -178,8 +179,9 @@ class Machine:
     """where to compute; `auto` uses CUDA if available"""
     threads: Annotated[Threads, value("INT", "(default: half the cores)")] = 0
     """CPU threads; more threads than free cores are slower"""
-    fast: bool = True
-    """on CUDA, compile the steps and replay them as CUDA graphs"""
+    steps: Steps = "auto"
+    """on CUDA: `captured` replays steps as CUDA graphs, `compiled` compiles them first, which takes about a minute;
+    `auto` compiles if training is long enough to make up for it"""
     cache: Annotated[str, value("auto|none|DIR")] = "auto"
     """decoded images on disk instead of in memory; `auto`: above 3 GiB, in the user's cache folder"""
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from proud.config import Options
 from proud.machine import Stopped
 from proud.methods import method_class
-from proud.methods.base import Method
+from proud.methods.base import Method, Sizes
 from proud.methods.context import make_context
 from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.loop import plain_epoch
-from toy import SIDE, toy_settings, toy_task
+from proud.training.run import Run, kind_of_steps
+from proud.training.run_folder import RunFolder
+from toy import SIDE, toy_run, toy_settings, toy_task
 
 
 def build() -> Method:
@@ -52,10 +56,30 @@ def test_without_a_compiler_or_graphs_steps_are_plain_with_a_warning(monkeypatch
         found = epoch_of(method, FastEpochs(method))
     texts = [str(warning.message) for warning in warned]
     assert "encode is not compiled: RuntimeError: no compiler found" in texts
-    assert any(text.startswith("plain steps in stage main: ") for text in texts)
+    reasons = ["steps of stage main are not compiled: ", "plain steps in stage main: "]
+    assert [text[: len(reason)] for text, reason in zip(texts[-2:], reasons, strict=True)] == reasons
     with pytest.warns(UserWarning, match="encode is not compiled"):
         expected = epoch_of(build(), plain_epoch)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "epochs", "kind"),
+    [
+        ("auto", 300, "compiled"),
+        ("auto", 3, "captured"),
+        ("plain", 300, "plain"),
+        ("captured", 300, "captured"),
+        ("compiled", 3, "compiled"),
+    ],
+)
+def test_steps_are_compiled_where_it_pays(asked: Any, epochs: int, kind: str) -> None:
+    config = toy_run()
+    settings = toy_settings(config.method, epochs=epochs, pretrain_epochs=1, batch_size=8)
+    run = Run(config, settings, Options(steps=asked), RunFolder(Path("runs/none")))
+    sizes = Sizes(80, (80, 80))  # 20 steps an epoch
+    assert kind_of_steps(run, torch.device("cuda"), sizes) == kind
+    assert kind_of_steps(run, torch.device("cpu"), sizes) == "plain"
 
 
 def test_compiling_is_noted_before_the_first_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:

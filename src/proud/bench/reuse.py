@@ -145,7 +145,7 @@ class WorkReuse:
         self.plan, self.folder, self.tasks = plan, folder, tasks
         self.about = environment(choose_device(options.device))
         self.about |= {"threads": options.threads or default_threads()}
-        self.surroundings = self.about | {"fast": options.fast}
+        self.surroundings = self.about | {"steps": options.steps}
 
     def keys(self, job: Job) -> Keys:
         return keys_of(self.plan, job, self.tasks.facts(job.run), self.surroundings)

@@ -31,6 +31,8 @@ from proud.methods.base import Sizes
 from proud.methods.presets import preset
 from proud.report.tables import write_tables
 
+SHARE_A_COMPILATION = 4  # runs: all of a method use the same compiled steps
+
 
 def run(arguments: BenchArguments) -> int:
     check(arguments, arguments.reading, arguments.network, arguments.machine)
@@ -54,6 +56,8 @@ def run_bench(arguments: BenchArguments) -> int:
     folder = out_folder(arguments)
     check_folder(plan, folder)
     options = Options(**vars(arguments.machine), eval_every=arguments.eval_every)
+    if options.steps == "auto" and len(plan.jobs) >= SHARE_A_COMPILATION:
+        options = replace(options, steps="compiled")
     results = Results(folder / "results.jsonl")
 
     def deadline() -> bool:

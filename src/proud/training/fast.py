@@ -37,7 +37,7 @@ class CapturedStage:
 
 
 class FastEpochs(Epochs):
-    """Runs epochs like `plain_epoch`. Falls back to it with a warning if a step cannot be captured."""
+    """Runs epochs like `plain_epoch`. If the compiler fails, or capturing, it warns and does without."""
 
     def __init__(self, method: Method, compile_losses: bool = True) -> None:
         super().__init__()
@@ -47,7 +47,9 @@ class FastEpochs(Epochs):
         allow_many_versions()
 
     def note(self, stage: Stage) -> str:
-        return "" if stage.name in self.captured else "compiling the step (minutes the first time, less later)"
+        if stage.name in self.captured or not self.compile_losses:
+            return ""
+        return "compiling the step (minutes the first time, less later)"
 
     def __call__(
         self,
@@ -74,19 +76,22 @@ class FastEpochs(Epochs):
         return {name: values.clone() for name, values in step.losses.items()}
 
     def _try_to_capture(self, stage: Stage, rows: dict[str, Tensor]) -> CapturedStage | None:
-        if not self.method.context.labeled.resident:
-            reason = "the images do not fit on the device"
-        else:
+        reason = "the images do not fit on the device"
+        for compile_losses in (True, False) if self.compile_losses else (False,):
+            if not self.method.context.labeled.resident:
+                break
             try:
-                return self._capture(stage, rows)
+                return self._capture(stage, rows, compile_losses)
             except Exception as error:
                 reraise_stop(error)
                 reason = in_one_line(error)
                 torch.cuda.synchronize()
+            if compile_losses:
+                warnings.warn(f"steps of stage {stage.name} are not compiled: {reason}", stacklevel=2)
         warnings.warn(f"plain steps in stage {stage.name}: {reason}", stacklevel=2)
         return None
 
-    def _capture(self, stage: Stage, rows: dict[str, Tensor]) -> CapturedStage:
+    def _capture(self, stage: Stage, rows: dict[str, Tensor], compile_losses: bool) -> CapturedStage:
         method, device = self.method, self.method.context.device
         wanted = method.draws(stage)
         uniform, normal = raw_sizes(wanted)
@@ -94,7 +99,7 @@ class FastEpochs(Epochs):
         tables = {name: table.clone() for name, table in rows.items()}
         counter = torch.zeros(1, dtype=torch.int64, device=device)
         saved = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-        losses = compiled_losses(method, stage) if self.compile_losses else method.losses
+        losses = compiled_losses(method, stage) if compile_losses else method.losses
 
         def step() -> dict[str, Tensor]:
             chosen = {name: table.index_select(0, counter)[0] for name, table in tables.items()}
