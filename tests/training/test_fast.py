@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,29 @@ def test_a_compiled_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", counting)
     epoch_of(build(), plain_epoch)
     assert calls.count("_encode") == 3  # the labeled domain and two others
+
+
+def test_processes_compile_one_after_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def is_free() -> bool:
+        with (tmp_path / "proud.lock").open() as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    found = []
+    monkeypatch.setattr(torch, "compile", lambda function, **_: lambda *inputs: found.append(is_free()))
+    call = compiled_or_plain(len)
+    call([])
+    call([])
+    assert found == [False, True]  # a compiled function waits for nobody
+
+
+def test_without_locks_all_compile_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    assert compiled_or_plain(len)([1]) == 1

@@ -6,10 +6,14 @@ another, so an epoch is a sequence of launches without a host sync.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -100,13 +104,15 @@ class FastEpochs(Epochs):
         counter = torch.zeros(1, dtype=torch.int64, device=device)
         saved = {name: tensor.clone() for name, tensor in method.state_dict().items()}
         losses = compiled_losses(method, stage) if compile_losses else method.losses
+        turn = turn_to_compile() if compile_losses else nullcontext()
 
         def step() -> dict[str, Tensor]:
             chosen = {name: table.index_select(0, counter)[0] for name, table in tables.items()}
             return method.step(stage, chosen, shape_draws(wanted, *raw), losses)
 
         try:
-            return self._record(step, stage, raw, tables, counter)
+            with turn:
+                return self._record(step, stage, raw, tables, counter)
         finally:
             restore(method, saved)
 
@@ -141,6 +147,23 @@ def allow_many_versions() -> None:
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 4096
 
 
+@contextmanager
+def turn_to_compile() -> Iterator[None]:
+    """Processes on one machine compile one after another: the first fills the compiler's cache for the others."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415
+
+    handle = None
+    try:
+        with suppress(OSError):  # without a lock, all compile at once
+            lock = Path(cache_dir()) / "proud.lock"
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
 def compiled_losses(method: Method, stage: Stage) -> LossFunction:
     compiled = torch.compile(partial(method.losses, stage), dynamic=False)
 
@@ -160,7 +183,8 @@ def compiled_or_plain(function: Callable[..., Any]) -> Callable[..., Any]:
         if chosen:
             return chosen[0](*inputs)
         try:
-            found = compiled(*inputs)
+            with turn_to_compile():
+                found = compiled(*inputs)
         except Exception as error:
             reraise_stop(error)
             if is_out_of_memory(error):
