@@ -109,8 +109,9 @@ def difference(model: Model, files: list[Path]) -> float:
     """Largest difference of a probability from the network's in one pass, in the default layout."""
     images, _, _ = decode_all(files, model.pixels)
     spec = model.spec
+    net, views = model.net, ops.evaluation_view(images, spec.size, spec.mean, spec.std)
     with torch.no_grad():
-        logits = model.net(ops.evaluation_view(images, spec.size, spec.mean, spec.std))[1]
+        logits = net.head(net.backbone(views))
     return (model.logits(images).softmax(1) - logits.softmax(1)).abs().max().item()
 
 

@@ -122,8 +122,7 @@ class Context:
         net = build_net(self.spec, self.weights if self.start is None else NOTHING, self.seed, purpose)
         if self.start is not None:
             net.load_state_dict(self.start)
-        net = net.to(self.device)
-        return net.to(memory_format=torch.channels_last) if self.device.type == "cuda" else net
+        return net.to(self.device).to(memory_format=torch.channels_last)
 
 
 def make_context(

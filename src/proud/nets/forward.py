@@ -36,7 +36,6 @@ def forward_all(
 
     def forward(part: Tensor) -> Outputs:
         x = ops.evaluation_view(part.to(device), spec.size, spec.mean, spec.std)
-        x = x.contiguous(memory_format=torch.channels_last)
         with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             features, logits = net(x)
         return features.float(), logits.float()

@@ -139,7 +139,7 @@ class Net(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """g(x)."""
-        return self.backbone(x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x)
+        return self.backbone(x.contiguous(memory_format=torch.channels_last))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features(x)
