@@ -153,8 +153,8 @@ def test_what_few_validation_images_can_promise() -> None:
     assert fewest_answers(0.05) == 59 and lowest_risk(59) <= 0.05 < lowest_risk(58)
     assert promises(59) == ""
     ten = promises(10)
-    assert "10 validation images can promise: no calibrated confidence (from 30 images on)" in ten
-    assert "at most 91 % coverage" in ten and "at best 26 % errors (5 % needs 59 images" in ten and "--folds 5" in ten
+    assert "With 10 validation images, confidence is not calibrated (that needs 30)" in ten
+    assert "at most 91 % coverage" in ten and "a risk of 26 % (5 % needs 59 images" in ten and "--folds 5" in ten
     assert "calibrated" not in promises(40)
     assert promises(0).startswith("No validation images")
 
@@ -164,7 +164,7 @@ def test_training_says_so_at_its_start(tmp_path: Path, capsys: pytest.CaptureFix
     short = ("--method", "erm", "--epochs", "1", "--pretrain-epochs", "1")
     assert train_folder(root, tmp_path / "run", *short, quiet=False) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert output.index("4 validation images can promise") < output.index("pretrain 1/1")
+    assert output.index("With 4 validation images") < output.index("pretrain 1/1")
 
 
 def test_few_labels_of_new_images_are_covered(crossed: Path) -> None:
@@ -182,7 +182,7 @@ def test_python_says_so_too(capsys: pytest.CaptureFixture[str]) -> None:
     model = ProUD(**SHORT | {"epochs": 1, "pretrain_epochs": 1}, method="erm", verbose=True)
     model.fit(labeled=toy_images(0, 4), unlabeled=[toy_images(1, 2)[0]])
     output = " ".join(capsys.readouterr().out.split())
-    assert output.index("4 validation images can promise") < output.index("pretrain 1/1")
+    assert output.index("With 4 validation images") < output.index("pretrain 1/1")
 
 
 def test_the_estimate_of_time_includes_the_folds() -> None:

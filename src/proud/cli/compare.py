@@ -86,4 +86,4 @@ def show_verdict(arguments: CompareArguments, found: Disagreement, told: Verdict
         name = arguments.first if told.better == "first" else arguments.second
         show_plain(f"Verdict: {'A' if told.better == 'first' else 'B'} is better here ({name}).")
     else:
-        show_plain("Verdict: the labels cannot tell which one is better here; the difference lies in the interval.")
+        show_plain("Verdict: these labels do not show which one is better here.")

@@ -116,7 +116,7 @@ def comparison_table(runs: Sequence[RunSource]) -> PlainTable | None:
             rows.append([first.name, second.name, first.combination[1], difference.difference])
     caption = (
         "Accuracy of the final networks on the same images of the unseen domain, first minus second, with the 95 % "
-        "interval of the paired difference. An interval that contains 0 does not tell which is better."
+        "interval of the paired difference. An interval that contains 0 does not show which is better."
     )
     return PlainTable("Comparison of runs", ["run", "minus", "unseen *", "difference"], rows, caption) if rows else None
 

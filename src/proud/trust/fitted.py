@@ -124,10 +124,10 @@ def promises(images: int) -> str:
     if not images:
         return f"No validation images: confidence is not calibrated, no prediction sets, no abstention. {advice}"
     count = "1 validation image" if images == 1 else f"{images} validation images"
-    calibrated = "" if images >= MIN_IMAGES else f"no calibrated confidence (from {MIN_IMAGES} images on), "
+    calibrated = "" if images >= MIN_IMAGES else f"confidence is not calibrated (that needs {MIN_IMAGES}), "
     return (
-        f"{count} can promise: {calibrated}prediction sets for at most {100 * images / (images + 1):.0f} % coverage, "
-        f"abstention for at best {100 * risk:.0f} % errors ({100 * DEFAULT_RISK:g} % needs {needed} images without an "
+        f"With {count}, {calibrated}prediction sets reach at most {100 * images / (images + 1):.0f} % coverage, and "
+        f"abstention at best a risk of {100 * risk:.0f} % ({100 * DEFAULT_RISK:g} % needs {needed} images without an "
         f"error). {advice}"
     )
 

@@ -111,4 +111,4 @@ class Service:
 
 
 async def failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "The server failed; its terminal says why."}, 500)
+    return JSONResponse({"error": "The server failed; see its terminal."}, 500)

@@ -73,5 +73,5 @@ def field_texts(kind: type) -> dict[str, str]:
         assert isinstance(definition, ast.ClassDef)
         for one, after in pairwise(definition.body):
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(after, ast.Expr):
-                found[one.target.id] = str(ast.literal_eval(after.value))
+                found[one.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
     return found
