@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from table_text import read, source, table
+from table_text import RESULTS, read, source, table
 
 from proud.methods import METHODS, method_class
 from proud.report.formats import NOTHING, markdown
@@ -12,6 +12,14 @@ from proud.report.published import PUBLISHED_METHODS
 from proud.report.tables import Line, ResultTable, make_tables
 
 BENCHES = ("pacs", "digits-dg")
+MEASURED = {
+    "pacs": "PACS",
+    "digits-dg": "Digits-DG (rebuilt)",
+    "office-home": "Office-Home",
+    "wbc": "[four blood laboratories](real-sites.md)",
+    "rsscn7": "[four satellite scales](real-sites.md)",
+}
+"""results file → data"""
 SHORT = ("EID (published)", "ProUD (published)", "erm (ours)", "proud (ours)", "proud-plus (ours)")
 """rows of the README's table"""
 
@@ -48,6 +56,39 @@ def averages() -> str:
     rows = [[label, *(average_of(lines[bench].get(label)) for bench in BENCHES)] for label in labels]
     heads = [f"{whole(bench).title}: Avg, Std, lowest" for bench in BENCHES]
     return table(["method", *heads], [row for row in rows if set(row[1:]) != {NOTHING}])
+
+
+def coverage() -> str:
+    """Which data and methods are measured, over how many combinations, with which seeds."""
+    rows = []
+    for bench, about in MEASURED.items():
+        if not (RESULTS / f"{bench}.jsonl").exists():
+            rows.append([about, "not measured yet", "", "", ""])
+            continue
+        runs = read(f"{bench}.jsonl")
+        cells: dict[str, set[tuple[str, str]]] = {}
+        for run in runs:
+            cells.setdefault(run["method"], set()).add((run["labeled"], run["test"]))
+        seeds = ", ".join(str(seed) for seed in sorted({run["seed"] for run in runs}))
+        whole = [f"`{name}`" for name in METHODS if len(cells.get(name, ())) == 12]
+        part = [f"`{name}` {len(cells[name])}" for name in METHODS if 0 < len(cells.get(name, ())) < 12]
+        rows.append([about, str(len(runs)), seeds, ", ".join(whole) or NOTHING, ", ".join(part) or NOTHING])
+    return table(["data", "runs", "seeds", "methods with all 12 combinations", "with some, and how many"], rows)
+
+
+def mixing() -> str:
+    """UDMix in the PACS ablation: mixing ratio from the uncertainty, and pseudo-labels, first → last epoch."""
+    runs = read("pacs.jsonl")
+    ablated = {(run["labeled"], run["test"]) for run in runs if run["method"] == "proud-no-udmix"}
+    rows = []
+    for run in runs:
+        if run["method"] == "proud" and (run["labeled"], run["test"]) in ablated:
+            for site, first in run["domains_first"].items():
+                last = run["domains_last"][site]
+                ratio = f"{first['lambda_uncertainty']:.2f} → {last['lambda_uncertainty']:.2f}"
+                right = f"{100 * first['accuracy']:.0f} → {100 * last['accuracy']:.0f}"
+                rows.append([f"{run['labeled']} → {run['test']}", site, ratio, right])
+    return table(["labeled → unseen", "unlabeled", "mean λ", "right pseudo-labels, %"], sorted(rows))
 
 
 def average_of(line: Line | None) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from accuracy_tables import averages, demo, measured, results, short
+from accuracy_tables import averages, coverage, demo, measured, mixing, results, short
 from data_tables import near_copies_table
 from new_site_tables import adapt_table, compare_table, later_table, pool_table
-from real_sites_tables import TABLES as REAL_SITES
+from real_sites_tables import all_parts, status, targets_table
 from recipe import labels_table, screen_table
 from screens import screen
 from soak_tables import (
@@ -82,19 +82,21 @@ def estimates() -> str:
                 f"{disk['estimated'] / 1e6:.0f} MB / {disk['actual'] / 1e6:.0f} MB",
             ]
         )
-    header = ["run", "told after", "time, estimated / actual", "memory", "disk, at most / actual"]
+    header = ["run", "estimate after", "time, estimated / actual", "memory", "disk, at most / actual"]
     return table(header, rows) + source("estimates.json", found)
 
 
 def nccl() -> str:
     """One process under torchrun with NCCL, and a run killed and resumed, both on a GPU."""
     found = read("nccl.json")
-    killed = f"fast steps, killed after {found['killed_after_epochs']} of {found['epochs']} epochs and resumed"
+    killed = (
+        f"steps as CUDA graphs, killed after {found['killed_after_epochs']} of {found['epochs']} epochs and resumed"
+    )
     pairs = {
         "nccl_vs_alone": "one process under torchrun (NCCL) vs one without",
         "alone_vs_alone": "one process without torchrun, run twice",
         "resumed_vs_whole": f"{killed}, vs uninterrupted",
-        "whole_vs_whole": "fast steps, uninterrupted, run twice",
+        "whole_vs_whole": "steps as CUDA graphs, uninterrupted, run twice",
     }
     rows = [[text, said(found[key])] for key, text in pairs.items() if key in found]
     return table(["on the GPU", "largest relative difference of epoch losses"], rows) + source("nccl.json", found)
@@ -158,6 +160,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "demo": demo,
     "short": short,
     "averages": averages,
+    "coverage": coverage,
+    "mixing": mixing,
     **{f"measured-{name}": partial(measured, name) for name in FAMILIES},
     "trust": lambda: trust_table("trust.json", "trust-pacs.json"),
     "site-accuracy": lambda: site_accuracy_table(read("site_accuracy.json")),
@@ -181,7 +185,9 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"tutorial-{name.replace('_', '-')}": partial(page, name) for name in (*TUTORIALS, *ON_REAL_DATA)},
     "near-copies": lambda: near_copies_table(read("near_copies.json")),
     **{f"screen-{number}": partial(screen, number) for number in range(1, 6)},
-    **REAL_SITES,
+    "real-sites": all_parts,
+    "real-status": status,
+    "real-targets": targets_table,
     "recipe-screen": screen_table,
     "recipe-labels": labels_table,
     "web": lambda: web_table(read("web.json")),

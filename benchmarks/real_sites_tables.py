@@ -1,6 +1,6 @@
 """The tables of docs/results/real-sites.md as Markdown, from results files; `benchmarks/docs_tables.py` fills them in.
 
-A table whose results file is missing says which command makes it.
+Tables whose results file is missing are listed at the end, with the command that makes it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
 from new_site_tables import adapt_table
 from real_sites_scores import (
@@ -41,11 +42,14 @@ MADE_BY = {
 }
 
 
+MISSING = "Not measured yet: "
+
+
 def measured(*names: str, make: Callable[..., str]) -> str:
     """The table, or which commands are still to be run."""
     missing = [name for name in names if not (RESULTS / name).exists()]
     if missing:
-        return "Not measured yet: " + "; ".join(f"`{MADE_BY[name]}`" for name in missing) + ".\n"
+        return MISSING + "; ".join(f"`{MADE_BY[name]}`" for name in missing) + ".\n"
     return make(*(read(name) for name in names))
 
 
@@ -221,3 +225,65 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "wbc-adapt": lambda: measured("wbc-adapt.json", make=partial(adapt_table, "wbc-adapt.json")),
 }
+
+
+class Part(NamedTuple):
+    table: str
+    title: str
+    words: str
+
+
+PARTS = (
+    Part(
+        "wbc-balanced",
+        "Four laboratories: mean recall of the classes",
+        "In %, mean and standard deviation over seeds, with labels of barcelona; each column is the unseen laboratory, "
+        "with its number of images. The last column has the combinations in which a small laboratory has the labels.",
+    ),
+    Part("wbc-accuracy", "Four laboratories: accuracy", "This is mostly the recall of the most frequent classes."),
+    Part("wbc-scores", "Four laboratories: every run", "With 95 % intervals for the draw of the images."),
+    Part("wbc-recalls", "Four laboratories: recall of each class", "With 95 % intervals for the draw of the images."),
+    Part("wbc-confusion", "Four laboratories: confusions", "The most frequent ones of each laboratory."),
+    Part(
+        "rsscn7-methods",
+        "Four scales: accuracy",
+        "In %, over all 12 combinations; all classes have 100 images per scale.",
+    ),
+    Part(
+        "real-verdicts",
+        "Verdicts on unlabeled sites",
+        "Computed without labels, beside the true accuracy of the pseudo-labels.",
+    ),
+    Part(
+        "wbc-trust",
+        "Calibration at the unseen laboratory",
+        "With prediction sets and abstention, for `proud-plus`; fitted on validation images of barcelona.",
+    ),
+    Part("wbc-label-next", "20 labels per site", "Chosen by `proud label-next`, against as many random ones."),
+    Part(
+        "wbc-adapt",
+        "Adapting",
+        "The images of the unseen laboratory classified together (`proud predict --adapt`), without training.",
+    ),
+)
+
+
+def all_parts() -> str:
+    """Each measured table under its heading, then a list of the others."""
+    made = {part: TABLES[part.table]() for part in PARTS}
+    there = [f"## {part.title}\n\n{part.words}\n\n{text}\n" for part, text in made.items() if MISSING not in text]
+    todo: dict[str, list[str]] = {}
+    for part, text in made.items():
+        if MISSING in text:
+            todo.setdefault(text.removeprefix(MISSING).rstrip(".\n"), []).append(part.title)
+    rows = [[command, "; ".join(titles)] for command, titles in todo.items()]
+    missing = f"## Not measured yet\n\n{table(['command', 'tables that it makes'], rows)}" if rows else ""
+    return "".join(there) + missing
+
+
+def status() -> str:
+    """How much of the page is measured, in one sentence."""
+    missing = sum(MISSING in TABLES[part.table]() for part in PARTS)
+    if missing == len(PARTS):
+        return "**Nothing here is measured yet**: the runs take a GPU. The page has data, targets and commands.\n"
+    return f"{len(PARTS) - missing} of {len(PARTS)} tables are measured; the others are listed at the end.\n"

@@ -60,7 +60,8 @@ def screen(number: int) -> str:
 def source_of(stored: dict[str, Any]) -> str:
     """After the last screen: how long all took, and where they come from."""
     seconds = sum(each["seconds"] for each in stored["screens"])
-    return f"\nAll commands of this page together: {seconds / 60:.1f} minutes on a busy CPU.\n{source('screens.json', stored)}"
+    all_took = f"All commands of this page together: {seconds / 60:.1f} minutes on a busy CPU."
+    return f"\n{all_took}\n{source('screens.json', stored)}"
 
 
 def main() -> None:

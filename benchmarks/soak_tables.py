@@ -114,16 +114,19 @@ FOLDERS = {
 
 
 def planted_table(result: dict[str, Any]) -> str:
-    rows = [[row["bug"], f"`{row['file']}`", caught_by(row), row["commit"]] for row in result["rows"]]
-    about = f"`{result['command']}` · {result['device']}"
+    """How many bugs the tests of each package catch, and those that they miss."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in result["rows"]:
+        package, _, module = row["file"].rpartition("/")
+        parts.setdefault(package or "the package itself", []).append(row | {"module": module})
+    rows = []
+    for name in sorted(parts):
+        modules = ", ".join(f"`{module}`" for module in dict.fromkeys(row["module"] for row in parts[name]))
+        missed = "; ".join(row["bug"] for row in parts[name] if not row["caught"])
+        rows.append([name, modules, str(len(parts[name])), missed or "none"])
+    about = f"`benchmarks/results/planted.json` · `{result['command']}` · {result['device']}"
     total = f"\n{result['planted']} planted, {result['caught']} caught. {about}\n"
-    return table(["bug", "in", "caught by", "commit"], rows) + total
-
-
-def caught_by(row: dict[str, Any]) -> str:
-    """The test without its parameters, which may be long."""
-    name = row["by"].partition("[")[0]
-    return f"`{name.removeprefix('tests/')}`" if row["caught"] else "**not caught**"
+    return table(["in", "files", "bugs", "not caught"], rows) + total
 
 
 def sizes_table(result: dict[str, Any], small: Any) -> str:

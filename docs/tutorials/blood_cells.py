@@ -1,6 +1,6 @@
 # %% [markdown]
 # White blood cells from four laboratories, each with its own microscope, stain and zoom. Barcelona, the large one, has
-# labels. cellavision and tecom have images only. bccd plays the laboratory that comes later: its labels are used for
+# labels. cellavision and tecom have images only. bccd stands for a laboratory that joins later: its labels are used for
 # measuring only. This tutorial goes from the folders to an exported model, with shell commands.
 # [Real sites](../results/real-sites.md) describes the data and has all methods and seeds.
 #
@@ -79,7 +79,7 @@ right = sum(row["label"] == row["guess"] for row in rows)
 print(f"{len(rows)} images labeled; the guess was right for {right}")
 
 # %% [markdown]
-# Train again with these labels, and compare at bccd, which gave none:
+# Train again with these labels, and compare at bccd, which contributed none:
 
 # %%
 proud(f"{train} --labels next.csv --out second")

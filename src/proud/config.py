@@ -180,7 +180,7 @@ class Machine:
     threads: Annotated[Threads, value("INT", "(default: half the cores)")] = 0
     """CPU threads; more threads than free cores are slower"""
     steps: Steps = "auto"
-    """on CUDA: `captured` replays steps as graphs, `compiled` compiles them first (a minute), `auto` if that pays off"""
+    """on CUDA: `captured` replays steps as graphs, `compiled` compiles them first (a minute), `auto` if it pays off"""
     cache: Annotated[str, value("auto|none|DIR")] = "auto"
     """decoded images on disk instead of in memory; `auto`: above 3 GiB, in the user's cache folder"""
 
