@@ -37,7 +37,7 @@ def run(page: str, places: dict[str, str]) -> None:
 
 
 def without_lengths(words: list[str]) -> list[str]:
-    return shlex.split(re.sub(r"--(pretrain-)?epochs \d+", "", shlex.join(words)))
+    return shlex.split(re.sub(r"--(epochs|pretrain-epochs|batch-size) \d+", "", shlex.join(words)))
 
 
 @pytest.fixture
