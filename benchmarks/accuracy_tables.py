@@ -16,8 +16,8 @@ MEASURED = {
     "pacs": "PACS",
     "digits-dg": "Digits-DG (rebuilt)",
     "office-home": "Office-Home",
-    "wbc": "[four blood laboratories](real-sites.md)",
-    "rsscn7": "[four satellite scales](real-sites.md)",
+    "wbc": "four blood laboratories (`wbc`)",
+    "rsscn7": "four satellite scales (`rsscn7`)",
 }
 """results file → data"""
 SHORT = ("EID (published)", "ProUD (published)", "erm (ours)", "proud (ours)", "proud-plus (ours)")
@@ -63,7 +63,7 @@ def coverage() -> str:
     rows = []
     for bench, about in MEASURED.items():
         if not (RESULTS / f"{bench}.jsonl").exists():
-            rows.append([about, "not measured yet", "", "", ""])
+            rows.append([about, "0", NOTHING, "not measured yet", NOTHING])
             continue
         runs = read(f"{bench}.jsonl")
         cells: dict[str, set[tuple[str, str]]] = {}
