@@ -43,6 +43,7 @@ differences = [ours - source_only for source_only, ours in pairs]
 print(f"{fmean(differences):+.1f} ± {stdev(differences) / len(differences) ** 0.5:.1f} points")
 
 # %% [markdown]
-# A difference of less than twice its standard error may be chance. It holds for these sites only: which method is
+# A difference of less than twice its standard error may be chance. These runs, with small images and a few epochs, show
+# the procedure and say little about the methods. A difference also holds for these sites only: which method is
 # better depends on how the sites differ, so hold out every site with labels in turn. `proud bench FOLDER
 # --methods proud-plus,erm --seeds 1,2,3 --equal-budget 40` does all of this and writes one table.
