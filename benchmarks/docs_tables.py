@@ -29,7 +29,7 @@ from soak_tables import (
     ranks_table,
     sizes_table,
 )
-from speed_tables import conventional, prediction, speed, speed_full, speed_line, step_profile, together
+from speed_tables import conventional, cpu_training, prediction, speed, speed_full, speed_line, step_profile, together
 from table_text import ROOT, read, source, table, unless_missing
 from trust_tables import few_labels_table, label_next_table, site_accuracy_table, trust_table
 from tutorials import ON_REAL_DATA, TUTORIALS, page
@@ -152,6 +152,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "step-profile": step_profile,
     "together": together,
     "prediction": prediction,
+    "cpu-training": cpu_training,
     "nccl": nccl,
     "scalability": scalability,
     "estimates": estimates,

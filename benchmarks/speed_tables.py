@@ -150,3 +150,16 @@ def prediction() -> str:
             f"default layout: {row['difference']:.0e}.\n"
         )
     return text + source(name, found)
+
+
+def cpu_training() -> str:
+    """Training steps on a CPU in fp32 and bf16."""
+    name = "cpu_training.json"
+    found = read(name)
+    labels = list(found["rows"][0]["seconds"])
+    rows = [
+        [row["step"], *(f"{row['seconds'][label]:.2f} s ({row['ratio'][label]:.1f} ×)" for label in labels)]
+        for row in found["rows"]
+    ]
+    words = f"\nCPU time of one step of `{found['method']}`, and how much faster than in torch's default layout.\n"
+    return table(["", *labels], rows) + words + source(name, found)
