@@ -4,19 +4,16 @@ Usage: python benchmarks/adapt.py RUN... --out benchmarks/results/adapt.json --d
 
 Every RUN has a test domain. Its images are classified each alone (plain), with the batch statistics of the batch
 (`statistics`), by T3A (Iwasawa and Matsuo 2021), and as by `proud predict --adapt`; in batches of 16, 64 and 256, all
-together, and all of a skewed site (classes from 1 to 1 : 10, three draws). Labels are used for counting alone. With
---time N, N images of the first run are predicted plainly and adapted, and the seconds recorded.
+together, and all of a skewed site (classes from 1 to 1 : 10, three draws). Labels are used for counting alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 from site_images import about, load_site, skewed
 from table_text import this_command
@@ -25,9 +22,8 @@ from torch import Tensor
 from proud import ops
 from proud.files import write_json
 from proud.machine import choose_device, choose_threads, environment
-from proud.model.adapt import BATCH, SAMPLE, adapt_site, aligned, combine, site_network
+from proud.model.adapt import BATCH, SAMPLE, aligned, combine, site_network
 from proud.model.predict import Model
-from proud.model.reading import Reading
 from proud.nets.batch_norm import has_batch_norm, may_use_site_statistics
 from proud.nets.forward import forward_all
 
@@ -89,20 +85,6 @@ def measure(site: Site) -> dict[str, Any]:
     return found
 
 
-def timing(model: Model, images: Tensor, count: int) -> dict[str, float]:
-    """Seconds of plain and adapted prediction of so many images, decoded before."""
-    repeated = images[torch.arange(count) % len(images)]
-    sources = list(np.ascontiguousarray(repeated.permute(0, 2, 3, 1).numpy()))
-    started = time.perf_counter()
-    for _, pixels in Reading(sources, model.pixels).pieces():
-        model.outputs(pixels)
-    plain = time.perf_counter() - started
-    started = time.perf_counter()
-    adapt_site(model, Reading(sources, model.pixels))
-    adapted = time.perf_counter() - started
-    return {"images": count, "plain_seconds": plain, "adapted_seconds": adapted, "ratio": adapted / plain}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("runs", type=Path, nargs="+")
@@ -111,19 +93,16 @@ def main() -> None:
     parser.add_argument("--data", default="", help="if not that of the runs")
     parser.add_argument("--root", default="")
     parser.add_argument("--most", type=int, default=0, help="images of a site")
-    parser.add_argument("--time", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
     arguments = parser.parse_args()
     choose_threads(arguments.threads, 1)
-    rows, seconds = [], None
+    rows = []
     for folder in arguments.runs:
         model, images, labels = load_site(folder, arguments.device, arguments.data, arguments.root, arguments.most)
-        if arguments.time and seconds is None:
-            seconds = timing(model, images, arguments.time) | about(model)
         rows.append(about(model) | measure(Site(model, images, labels)))
         print(rows[-1], flush=True)
-    result = {"data": arguments.data_name, "t3a_kept": T3A_KEPT, "skew": SKEW, "rows": rows, "time": seconds}
+    result = {"data": arguments.data_name, "t3a_kept": T3A_KEPT, "skew": SKEW, "rows": rows}
     result |= {"command": this_command(), **environment(choose_device(arguments.device))}
     write_json(arguments.out, result)
 

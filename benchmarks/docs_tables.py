@@ -14,7 +14,7 @@ from typing import Any
 
 from accuracy_tables import averages, coverage, demo, measured, mixing, results, short
 from data_tables import near_copies_table
-from new_site_tables import adapt_table, compare_table, later_table, pool_table
+from new_site_tables import adapt_table, compare_table, later_table, pool_table, time_table
 from real_sites_tables import all_parts, status, targets_table
 from recipe import labels_table, screen_table
 from screens import screen
@@ -142,6 +142,7 @@ def small_sizes() -> Any:
 FAMILIES = list({method_class(name): name for name in reversed(METHODS)}.values())
 """the first name of each method"""
 
+ADAPT_TIME = "python benchmarks/adapt_time.py RUN FOLDER --out FILE --data-name TEXT"
 NEW_SITE = "python benchmarks/new_site.py {} DATA DIR --cells LABELED:TEST ... --out FILE --data-name TEXT"
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -170,6 +171,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "label-next": lambda: label_next_table(read("label_next.json")),
     "adapt-pacs": lambda: adapt_table("adapt-pacs.json", read("adapt-pacs.json")),
     "adapt-digits": lambda: adapt_table("adapt-digits.json", read("adapt-digits.json")),
+    "adapt-time": lambda: unless_missing("adapt-time.json", ADAPT_TIME, time_table),
     "compare": lambda: compare_table(read("compare.json")),
     "new-site": lambda: unless_missing("new_site.json", NEW_SITE.format("add"), later_table),
     "pool": lambda: unless_missing("pool.json", NEW_SITE.format("pool"), pool_table),

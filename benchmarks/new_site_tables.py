@@ -29,17 +29,27 @@ def adapt_table(name: str, result: dict[str, Any]) -> str:
             title = f"{row['labeled']} → {row['test']}, {row['method']}"
             rows.append([title, shown, f"{found['plain']:.1f}", *gains])
     header = ["labeled → new site, method", "images together", "plain, %", "batch statistics", "T3A", "`--adapt`"]
-    return table(header, rows) + seconds(result) + sourced(name, result)
+    return table(header, rows) + sourced(name, result)
 
 
-def seconds(result: dict[str, Any]) -> str:
-    found = result.get("time")
-    if not found:
-        return ""
-    return (
-        f"\nTime for {found['images']:,} images of {found['size']} px with {found['method']}: plain "
-        f"{found['plain_seconds']:.0f} s, adapted {found['adapted_seconds']:.0f} s ({found['ratio']:.2f} times).\n"
+def time_table(name: str, result: dict[str, Any]) -> str:
+    """What adapting costs beside plain prediction."""
+
+    def row(title: str, key: str, digits: int = 0) -> list[str]:
+        plain, adapted = (result[each][key] for each in ("plain", "adapted"))
+        return [title, f"{plain:,.{digits}f}", f"{adapted:,.{digits}f}", f"{adapted / plain:.2f}"]
+
+    rows = [
+        row("CPU time, s", "cpu_s"),
+        row("wall time, s", "wall_s"),
+        row("CPU time per image, ms", "cpu_ms", 1),
+        row("peak of the memory, MB", "peak_mb"),
+    ]
+    about = (
+        f"\n{result['data']}: {result['images']:,} images of {result['size']} px, {result['network']}, "
+        f"{result['threads']} of {result['cores']} cores for the network.\n"
     )
+    return table(["", "`proud predict`", "with `--adapt`", "times"], rows) + about + source(name, result)
 
 
 def compare_table(result: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import re
 import shutil
@@ -21,6 +22,7 @@ from proud.cli import main as cli
 from proud.cli.evaluate import show_trust
 from proud.errors import UserError
 from proud.model import adapt
+from proud.model import reading as pieces
 from proud.model.adapt import adapt_site, combine, site_network
 from proud.model.answers import AnswerOptions
 from proud.model.load import load_model
@@ -220,3 +222,22 @@ def test_a_site_of_a_batch_norm_network_is_adapted_in_any_order(tmp_path: Path) 
     other = adapt_site(model, Reading(files[::-1], model.pixels))
     assert torch.equal(one.logits, other.logits.flip(0))
     assert one.rows == other.rows == list(range(30))
+
+
+def test_of_many_images_no_wide_features_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = batch_norm_model()
+    monkeypatch.setattr(pieces, "PIECE", 10)
+    width = model.net.head.weight.shape[1]
+    kept = {torch.float16: 0, torch.float32: 0}
+    plainly = adapt.combine
+
+    def spied(model: Model, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        for each in gc.get_objects():
+            if type(each) is torch.Tensor and each.shape[1:] == (width,):
+                kept[each.dtype] += len(each)
+        return plainly(model, features, logits)
+
+    monkeypatch.setattr(adapt, "combine", spied)
+    random = np.random.default_rng(0)
+    adapt_site(model, Reading(list(random.integers(0, 255, (60, 36, 36, 3), dtype=np.uint8)), model.pixels))
+    assert kept[torch.float16] == 60 and kept[torch.float32] < 60  # of all of them; of the last piece alone

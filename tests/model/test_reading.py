@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from proud.data import decode
 from proud.data.decode import PixelFormat
 from proud.errors import UserError
 from proud.model import reading
@@ -69,3 +70,16 @@ def test_pieces_give_the_same_answers_as_the_whole(model: Model, tmp_path: Path)
     assert [Path(file.path).stem for file in bad] == ["03", "04", "05"]
     with pytest.raises(UserError, match="3 images cannot be used"):
         predict_files(model, find_images(tmp_path), AnswerOptions())
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_progress_counts_what_is_done_with_the_images(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decode, "SECONDS_BEFORE_BAR", -1)
+    monkeypatch.setattr(decode, "SECONDS_BETWEEN_LINES", -1)
+    images = list(toy_images(0, 2)[0])
+    taken = []
+    for rows, _ in Reading(images, PixelFormat(18), progress=True).pieces():
+        taken.append(f"Reading images: {rows[0]} of {len(images)}")
+    assert capsys.readouterr().err.splitlines() == taken and len(taken) > 2

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from proud import ops
-from proud.data.decode import decode_all, hash_all
+from proud.data.decode import decode_all, hash_all, with_bar
 from proud.errors import UserError
 from proud.nets.batch_norm import may_use_site_statistics, with_site_statistics
 from proud.nets.forward import forward_all
@@ -41,6 +41,7 @@ SAMPLE, BATCH = 1024, 128  # images that a site's batch statistics are measured 
 TRAINING_COUNTS = 64.0  # images that training's batch statistics count as
 ROWS = 8192  # processed at a time
 LEAST = 1e-12
+LAST = torch.channels_last
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +86,18 @@ def adapt_site(model: Model, reading: Reading) -> Adapted:
     order = sorted(range(len(contents)), key=lambda row: (contents[row], row))
     ordered = replace(reading, sources=[reading.sources[row] for row in order])
     site = _of_site(model, ordered)
-    rows, outputs = [], []
+    rows: list[int] = []
+    outputs: list[tuple[Tensor, Tensor, Tensor]] = []
     for places, images in ordered.pieces():
         rows += [order[place] for place in places]
-        features, logits = model.outputs(images)
-        outputs.append((*((features, logits) if site is model.net else _outputs(model, site, images)), logits))
+        features, plain = model.outputs(images)
+        features, logits = (features, plain) if site is model.net else _outputs(model, site, images)
+        outputs.append((aligned(model, features).half(), logits, plain))
     reading.bad = ordered.bad
     if len(rows) < least:
         raise UserError(too_few(least, len(rows)))
-    unit = torch.cat([aligned(model, features).half() for features, _, _ in outputs])
-    adapted = torch.cat([logits for _, logits, _ in outputs])
-    plain = torch.cat([logits for _, _, logits in outputs])
+    unit, adapted, plain = map(torch.cat, zip(*outputs, strict=True))
+    del outputs
     found = combine(model, unit, adapted)
     back = torch.tensor(rows).argsort()
     kept = (found.argmax(1) != plain.argmax(1)).double().mean().item() > STRONG_CHANGE
@@ -147,18 +149,27 @@ def _of_site(model: Model, reading: Reading) -> Net:
     if not may_use_site_statistics(model.net):
         return model.net
     step = -(-len(reading.sources) // SAMPLE)
-    images, _, _ = decode_all(reading.sources[::step], reading.pixels, skip_bad=True)
+    images, _, _ = decode_all(
+        reading.sources[::step],
+        reading.pixels,
+        skip_bad=True,
+        progress=reading.progress,
+        description="Reading a sample",
+    )
     return site_network(model, images)
 
 
-def site_network(model: Model, images: Tensor) -> Net:
+def site_network(model: Model, images: Tensor, progress: bool = False) -> Net:
     """With the batch statistics of these images and, the fewer they are, those of training."""
     spec, count = model.spec, len(images)
     if count < 2:
         return model.net
+    parts = images.tensor_split(-(-count // BATCH))
+    done = (0, *map(len, parts[:-1]))
     batches = (
-        ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std)
-        for part in images.tensor_split(-(-count // BATCH))
+        # wide activations: twice as fast with the channels last
+        ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std).contiguous(memory_format=LAST)
+        for _, part in zip(with_bar(done, count, progress, "Measuring a sample"), parts, strict=True)
     )
     return with_site_statistics(model.net, batches, count / (count + TRAINING_COUNTS))
 

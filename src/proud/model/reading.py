@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from proud.data.checks import DARKEST_USABLE, too_dark
-from proud.data.decode import BadFile, PixelFormat, Source, bad_files_error, decode_all
+from proud.data.decode import BadFile, PixelFormat, Source, bad_files_error, decode_all, with_bar
 from proud.errors import UserError
 
-PIECE = 2048
+PIECE = 512
 DARK_SHARE = 0.1  # fewer dark images may be lens caps and blank scans
 
 
@@ -30,14 +30,10 @@ class Reading:
     def pieces(self) -> Iterator[tuple[list[int], Tensor]]:
         """Rows and pixels [N,3,side,side] of the readable images. All are tried before any is refused."""
         dark: list[int] = []
-        for start in range(0, max(len(self.sources), 1), PIECE):
-            images, kept, bad = decode_all(
-                self.sources[start : start + PIECE],
-                self.pixels,
-                skip_bad=True,
-                progress=self.progress,
-                description="Reading images",
-            )
+        starts = range(0, max(len(self.sources), 1), PIECE)
+        done = (min(start, PIECE) for start in starts)  # in the piece before, by whoever takes the pieces
+        for _, start in zip(with_bar(done, len(self.sources), self.progress, "Reading images"), starts, strict=True):
+            images, kept, bad = decode_all(self.sources[start : start + PIECE], self.pixels, skip_bad=True)
             self.bad += bad
             dark += [value for value in images.amax((1, 2, 3)).tolist() if 0 < value < DARKEST_USABLE]
             if (kept or not len(self.sources)) and (self.skip_bad or not self.bad):
