@@ -61,3 +61,10 @@ def test_every_option_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     for page in PAGES:
         named = set(OPTION.findall(page.read_text(encoding="utf-8")))
         assert {each for each in named - known - OF_OTHERS if f'"{each}"' not in scripts} == set(), page
+
+
+def test_pre_commit_has_the_checks_of_make_lint() -> None:
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlint:")[2].partition("\n\n")[0]
+    lint = {line.removesuffix(" .") for line in re.findall(r"\$\(BIN\)/(.*)", recipe)}
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert lint == set(re.findall(r"entry: \.venv/bin/([^,]*),", hooks))
