@@ -81,7 +81,7 @@ def show_verdict(arguments: CompareArguments, found: Disagreement, told: Verdict
             "regardless of what they show."
         )
     show_plain(f"Of {told.labels} labeled images, A is right on {told.first} and B on {told.second}.")
-    show_plain(f"Accuracy of A minus that of B on this folder: {told.difference.difference} (95 % interval)")
+    show_plain(f"Accuracy of A minus that of B on this folder, with a 95 % interval: {told.difference.difference}")
     if told.better:
         name = arguments.first if told.better == "first" else arguments.second
         show_plain(f"Verdict: {'A' if told.better == 'first' else 'B'} is better here ({name}).")
