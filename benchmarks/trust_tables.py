@@ -24,7 +24,7 @@ def trust_table(*names: str) -> str:
     """For each data set a row of means on the labeled domain and one on the unseen domain."""
     found = {name: read(name) for name in names}
     rows = [line for result in found.values() for line in trust_rows(result)]
-    target, limit = (f"{next(iter(found.values()))[key]:.0%}" for key in ("coverage", "risk"))
+    target, limit = (f"{next(iter(found.values()))[key] * 100:.0f} %" for key in ("coverage", "risk"))
     header = ["runs", "domain", "accuracy", "ECE before → after scaling", f"sets: coverage (target {target})", "size"]
     header += ["answered", f"of these wrong (limit {limit})"]
     return table(header, rows) + "".join(source(name, result) for name, result in found.items())
