@@ -1,4 +1,4 @@
-"""Training steps on a CPU: fp32 in torch's default layout, as proud trains (channels last), and in bf16.
+"""Training steps on a CPU: fp32 in torch's default layout and in one piece, as proud trains, and in bf16.
 
 Usage: python benchmarks/cpu_training.py --out benchmarks/results/cpu_training.json
 

@@ -74,3 +74,18 @@ def test_a_misspelt_tag() -> None:
 def test_a_size_that_a_backbone_cannot_take() -> None:
     with pytest.raises(UserError, match=r"convnext_atto does not accept images of 16×16 pixels .*another --size"):
         build_net(model_spec("convnext_atto", 3, 16))
+
+
+def test_the_digits_net_takes_many_images_in_pieces() -> None:
+    net, sizes = build_net(model_spec("digits", 3, 64), seed=1), []
+    net.backbone.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
+    x = torch.randn(40, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+    def gradients() -> list[torch.Tensor]:
+        return list(torch.autograd.grad(net.features(x).square().mean(), list(net.backbone.parameters())))
+
+    in_pieces = gradients()
+    net.separate = False
+    for found, expected in zip(in_pieces, gradients(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    assert sizes == [16, 16, 8, 40]

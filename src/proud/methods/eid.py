@@ -78,7 +78,7 @@ class EID(Method):
     def __init__(self, config: EIDConfig, context: Context) -> None:
         super().__init__(config, context)
         self.second = context.build_net("second")
-        self.styles = [MixStyle(net.backbone) for net in (self.net, self.second)]
+        self.styles = [MixStyle(net) for net in (self.net, self.second)]
         self.optimizer = self.sgd(self.net, self.second)
         self.adapters = [Adapter(self, f"adapter{t}") for t in range(len(context.unlabeled_names))]
         rows, device = len(context.unlabeled), context.device

@@ -11,6 +11,8 @@ from proud.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from proud.nets.models import Net
+
 LAYERS = 3
 MOST_GAIN = 2.0  # a nearly silent channel would be blown up a thousandfold, and its gradient with it
 
@@ -28,14 +30,15 @@ def mix_style(x: Tensor, ratio: Tensor, partner: Tensor, applied: Tensor) -> Ten
 
 
 class MixStyle:
-    """Mixes styles where the second, third and fourth block of a backbone begin, while `draw` is set.
+    """Mixes styles where the second, third and fourth block of a network's backbone begin, while `draw` is set.
 
     draw: ratios [LAYERS,N], partners [LAYERS,N] and whether to mix [LAYERS].
     """
 
-    def __init__(self, backbone: nn.Module) -> None:
+    def __init__(self, net: Net) -> None:
         self.draw: tuple[Tensor, Tensor, Tensor] | None = None
-        for layer, module in enumerate(later_blocks(backbone)):
+        net.separate = False
+        for layer, module in enumerate(later_blocks(net.backbone)):
             module.register_forward_pre_hook(partial(self._mix, layer))
 
     def _mix(self, layer: int, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor] | None:

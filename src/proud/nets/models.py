@@ -24,6 +24,7 @@ from proud.nets.resnet import ResNet, blocks_of
 from proud.nets.weights import load_backbone
 from proud.randomness import seed_for
 
+_CACHED_PIXELS = 64 * 32 * 32  # of images whose activations in the digits net stay in a CPU's cache
 _GLOBAL_GENERATOR = threading.Lock()  # initial weights are drawn from torch's global generator
 
 
@@ -136,10 +137,16 @@ class Net(nn.Module):
         self.backbone = specialize(backbone)
         self.num_features = num_features
         self.head = WeightNormLinear(num_features, num_classes)
+        self.separate = isinstance(backbone, DigitsBackbone)
+        """whether an image's features depend on that image alone, in training, too"""
 
     def features(self, x: Tensor) -> Tensor:
         """g(x)."""
-        return self.backbone(x.contiguous(memory_format=torch.channels_last))
+        x = x.contiguous(memory_format=torch.channels_last)
+        if x.is_cuda or not self.separate or torch.compiler.is_compiling():
+            return self.backbone(x)
+        pieces = x.split(max(1, _CACHED_PIXELS // (x.shape[-2] * x.shape[-1])))
+        return torch.cat([self.backbone(piece) for piece in pieces]) if len(pieces) > 1 else self.backbone(x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features(x)

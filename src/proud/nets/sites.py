@@ -83,7 +83,7 @@ def styles(net: Net, images: Tensor, spec: ModelSpec) -> np.ndarray:
             x = ops.evaluation_view(part, spec.size, spec.mean, spec.std)
             found.clear()
             with suppress(_Enough):
-                net.eval().features(x)
+                net.eval().backbone(x)
             maps = [found[place] for place in chosen if place in found] or [x]
             rows.append(torch.cat([_statistics(each) for each in maps], 1))
     finally:
