@@ -52,6 +52,13 @@ def test_what_still_works_is_named(trained: Path, tmp_path: Path, capsys: pytest
     assert code == 1 and "model.json is missing" in said and "train again with --overwrite" in said
 
 
+def test_a_finished_run_needs_its_manifest(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    (run / "manifest.json").unlink()
+    code, said = verify(run, capsys)
+    assert code == 1 and f"{run / 'manifest.json'} is missing" in said.replace("\n", "")
+
+
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither a run nor a model"):
         cli.run(["verify", str(tmp_path)])

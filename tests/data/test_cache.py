@@ -153,6 +153,13 @@ def flip(path: Path, place: int = 100) -> None:
     os.utime(path, ns=(1, 1))
 
 
+def call_unreadable(path: Path) -> None:
+    """An image of the last piece, in a file that stays well-formed."""
+    start, found, end = path.read_bytes().rpartition(b'"bad": {}')
+    assert found
+    path.write_bytes(start + b'"bad": {"37": "broken"}' + end)
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
     "a flipped bit": (lambda home: flip(home / "images.u8"), 7),
     "a shortened file": (lambda home: os.truncate(home / "images.u8", 36 * 3 * SIDE * SIDE), 5),
@@ -164,6 +171,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
     "a wrong description": (lambda home: (home / "done.json").write_text(f'{{"version": {VERSION}, "count": 40}}'), 0),
     "another version": (lambda home: (home / "done.json").write_text('{"version": 1, "count": 40}'), 0),
     "no steps either": (lambda home: [(home / n).write_text("[1]\n{}\n") for n in ("done.json", "steps.jsonl")], 40),
+    "another image is unreadable": (lambda home: call_unreadable(home / "done.json"), 0),
+    "the same in both lists": (lambda home: [call_unreadable(home / n) for n in ("done.json", "steps.jsonl")], 5),
     "touched": (lambda home: os.utime(home / "images.u8"), 0),
 }
 

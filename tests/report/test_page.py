@@ -191,5 +191,5 @@ def test_a_full_disk_leaves_the_earlier_report_as_it_was(
 def test_a_finished_run_without_its_manifest_is_not_taken_for_an_unfinished_one(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "whole", tmp_path / "run")
     (tmp_path / "run" / "manifest.json").unlink()
-    with pytest.raises(UserError, match=r"manifest.json is missing"):
+    with pytest.raises(UserError, match=r"manifest.json is missing. Restore it from a copy, or train again"):
         read_sources([tmp_path / "run"])

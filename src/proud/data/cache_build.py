@@ -19,8 +19,10 @@ import PIL
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.decode import BadImage, PixelFormat, content_hash, decode, hash_all, in_threads, with_bar
 from proud.data.file_states import PendingStates, state, states
+from proud.files import MOST_JSON_BYTES, json_bytes, json_file, read_regular
+from proud.stamps import sealed
 from proud.stored import CacheRecord, PieceRecord
-from proud.typed import parse_record, read_record
+from proud.typed import parse_sealed
 
 VERSION = 4
 ROWS_PER_PIECE = 4096
@@ -139,7 +141,7 @@ class Build:
             "bad": images["bad"],
         }
         part = self.home / "done.json.part"
-        part.write_text(json.dumps(done), encoding="utf-8")
+        part.write_bytes(json_file(sealed({**done})))
         _sync(part)
         part.replace(self.home / "done.json")
         return done
@@ -153,11 +155,10 @@ class Build:
         found: Steps = {}
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
             with suppress(ValueError):
-                step = parse_record(line, PieceRecord)
+                step = parse_sealed(line, PieceRecord)
                 if self._sum(step["name"], step["piece"]) == step["sum"]:
                     found[step["name"], step["piece"]] = step
-        text = "".join(json.dumps(step) + "\n" for step in found.values())
-        path.write_text(text, encoding="utf-8")  # without partial and outdated lines
+        path.write_bytes(b"".join(map(_line, found.values())))  # without partial and outdated lines
         return found
 
     def _pieces(
@@ -243,8 +244,8 @@ class Build:
         return self.home / (f"{name}.i64" if name == "order" else f"{name}.u8")
 
     def _note(self, step: PieceRecord) -> None:
-        with (self.home / "steps.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(step) + "\n")
+        with (self.home / "steps.jsonl").open("ab") as file:
+            file.write(_line(step))
 
     def _sum(self, name: str, piece: int) -> int | None:
         path = self._path(name)
@@ -268,9 +269,13 @@ def _write_at(handle: int, content: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
+def _line(step: PieceRecord) -> bytes:
+    return json_bytes(sealed({**step})) + b"\n"
+
+
 def read_description(path: Path) -> CacheRecord | None:
     try:
-        return read_record(path, CacheRecord)
+        return parse_sealed(read_regular(path, MOST_JSON_BYTES), CacheRecord)
     except (OSError, ValueError):
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,13 @@ def is_finished(folder: Path) -> bool:
     if Files(folder).stamps is not None:
         return True
     return (folder / RESULT).exists() and read_run(folder)["format"] != RUN_FORMAT
+
+
+def lost_manifest(folder: Path) -> bool:
+    """Whether a run has a result without the manifest that is written with it."""
+    if not os.path.lexists(folder / RESULT) or Files(folder).stamps is not None:
+        return False
+    return read_run(folder, compare=False)["format"] == RUN_FORMAT
 
 
 def read_result(folder: Path) -> ResultRecord | None:

@@ -12,8 +12,8 @@ from typing import Any
 from proud.bench.results import read_rows
 from proud.config import RunConfig, method_settings
 from proud.errors import UserError
-from proud.manifest import MANIFEST, Files
-from proud.model.format import RESULT, RUN_FORMAT, is_finished, read_result, read_run, read_verdicts
+from proud.manifest import MANIFEST, Damaged, Files
+from proud.model.format import is_finished, lost_manifest, read_result, read_run, read_verdicts
 from proud.report.arrays import LOOK_AT, OUTPUTS, SNAPSHOT, Arrays, check_snapshot, read_arrays
 from proud.stored import DomainRecord, EpochRecord, LookAt, ResultRecord, ResultRow, RunRecord
 from proud.training.records import epochs_of, timings_of
@@ -147,8 +147,8 @@ def read_metadata(folder: Path) -> RunRecord:
     metadata = read_run(folder)
     if not (folder / "records.jsonl").is_file():
         raise UserError(f"The run in {folder} has no finished epoch yet: nothing to report.")
-    if (folder / RESULT).exists() and metadata["format"] == RUN_FORMAT and Files(folder).stamps is None:
-        raise UserError(f"{folder / MANIFEST} is missing: `proud train … --resume` writes it again.")
+    if lost_manifest(folder):
+        raise Damaged(folder, MANIFEST, "is missing")
     return metadata
 
 

@@ -8,7 +8,7 @@ from proud.config import Options
 from proud.errors import UserError
 from proud.files import MOST_TENSOR_BYTES, json_file
 from proud.manifest import MANIFEST, Damaged, Files, finish_renaming, manifest_file, replace_together
-from proud.model.format import MODEL_FOLDER, RESULT, RUN_FORMAT, read_result, read_run
+from proud.model.format import MODEL_FOLDER, RESULT, lost_manifest, read_result
 from proud.stamps import Stamp
 from proud.stored import ResultRecord
 from proud.training.checkpoint import is_checkpoint
@@ -48,11 +48,9 @@ def finished_result(folder: RunFolder, options: Options) -> ResultRecord | None:
     checkpoints = any(map(is_checkpoint, folder.sub("checkpoints").names()))
     try:
         finish_renaming(folder)
-        files = Files(path)
-        lost = files.stamps is None and folder.has(RESULT) and read_run(path, compare=False)["format"] == RUN_FORMAT
-        if lost and not checkpoints:
-            raise UserError(f"{path / MANIFEST} is missing. Restore it from a copy, or train again with --overwrite.")
-        files.check()
+        if lost_manifest(path):
+            raise Damaged(path, MANIFEST, "is missing")
+        Files(path).check()
         result = read_result(path)
         if result is not None and folder.has(MODEL_FOLDER):
             Files(path / MODEL_FOLDER).check()

@@ -9,7 +9,7 @@ from proud.errors import UserError
 from proud.files import MOST_LINES_BYTES
 from proud.held import HeldFolder
 from proud.manifest import MANIFEST, Damaged, Files
-from proud.model.format import DESCRIPTION, MODEL_FOLDER, read_run
+from proud.model.format import DESCRIPTION, MODEL_FOLDER, lost_manifest, read_run
 from proud.stamps import Stamp
 from proud.training.checkpoint import Checkpoint, is_checkpoint, read_checkpoint
 
@@ -67,6 +67,8 @@ def unfinished(folder: Path) -> list[Finding]:
     try:
         run_id = read_run(folder, compare=False).get("id", "")
         found.append(Finding("run.json"))
+        if lost_manifest(folder):
+            found.append(Finding(MANIFEST, f"{folder / MANIFEST} is missing"))
     except UserError:
         found.append(Finding("run.json", f"{folder / 'run.json'} is damaged"))
     with HeldFolder(folder) as held:
