@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from proud.files import json_file
@@ -13,9 +14,10 @@ MARK = ".proud"
 MOST_BYTES = 10_000
 
 
-def mark_file(kind: Literal["run", "demo"], name: str, writer: str = "") -> bytes:
-    """`name`: its id; `writer`: the process that owns the folder at the moment."""
-    return json_file({"format": "proud-mark-1", "kind": kind, "id": name, "writer": writer})
+def mark_file(kind: Literal["run", "demo"], name: str, writer: str = "", runs: Sequence[str] = ()) -> bytes:
+    """`name`: its id; `writer`: the process that owns the folder at the moment; `runs`: ids of what may be replaced."""
+    about = {"format": "proud-mark-1", "kind": kind, "id": name, "writer": writer}
+    return json_file(about | ({"runs": list(runs)} if runs else {}))
 
 
 def read_mark(folder: HeldFolder) -> MarkRecord | None:

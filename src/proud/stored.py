@@ -294,6 +294,7 @@ class MarkRecord(TypedDict):
     kind: Literal["run", "demo"]  # what the folder holds
     id: Digest  # that of run.json
     writer: Digest  # random name of the process that writes it
+    runs: NotRequired[list[Digest]]  # of a finished demo: those of its runs
 
 
 # ---- checkpoints

@@ -104,3 +104,29 @@ def test_a_second_demo_keeps_what_others_put_into_the_first(tmp_path: Path) -> N
         path.write_text("mine")
     assert cli.run(["demo", "--out", str(tmp_path)]) == 0
     assert all(path.read_text() == "mine" for path in mine)
+
+
+@pytest.mark.usefixtures("hardly_any_training", "without_figures")
+def test_a_run_that_someone_else_put_into_a_demo_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    assert cli.run(["demo", "--out", str(out)]) == 0
+    flags = "--labeled pen --method erm --epochs 1 --pretrain-epochs 1 --batch-size 16 --device cpu --quiet"
+    assert cli.run(["train", *flags.split(), "--out", str(out / "erm"), "--overwrite"]) == 0
+    mine = (out / "erm" / "run.json").read_bytes()
+    with pytest.raises(UserError, match="holds a run with other settings"):
+        cli.run(["demo", "--out", str(out)])
+    assert (out / "erm" / "run.json").read_bytes() == mine
+
+
+@pytest.mark.usefixtures("hardly_any_training", "without_figures")
+def test_a_demo_with_another_seed_continues_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: TrainingLines, now: loop.Progress) -> None:
+        raise Stopped
+
+    command = ["demo", "--out", str(tmp_path)]
+    assert cli.run(command) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingLines, "__call__", stop)
+        assert cli.run([*command, "--seed", "7"]) == 130
+    assert cli.run([*command, "--seed", "7"]) == 0
+    assert all('"seed": 7' in (tmp_path / name / "run.json").read_text() for name in ("erm", "proud-plus"))

@@ -16,10 +16,11 @@ from proud.config import Options, RunConfig
 from proud.errors import UserError
 from proud.files import refuse_stdout
 from proud.held import HeldFolder, new_id
-from proud.marks import MARK, is_marked, mark_file
+from proud.marks import MARK, mark_file, read_mark
 from proud.methods import method_config
 from proud.methods.presets import preset
 from proud.model.evaluate import Evaluation, evaluate_domain
+from proud.model.format import read_run
 from proud.report.formats import PlainTable
 from proud.report.page import write_report
 from proud.stored import ResultRecord
@@ -40,43 +41,53 @@ def run(arguments: DemoArguments) -> int:
 
 
 def compare(out: Path, seed: int) -> int:
-    whole = is_complete(out)
+    earlier = runs_of_earlier(out)
     console.print(
         "[bold]proud demo[/bold]: labels from [bold]pen[/bold] only, unlabeled images of [bold]texture[/bold] and "
         "[bold]print[/bold], tested on the unseen [bold]street[/bold]"
     )
     results = {}
     for method, name in METHODS.items():
-        there = (out / method / "run.json").is_file()
+        there = run_id(out / method)
         config = RunConfig(data="embedded", labeled="pen", test="street", method=method, seed=seed)
         settings = method_config(method, **preset("embedded", method=method))
         # the score is the mean of the last five epochs all the same
         options = Options(out=str(out / method), eval_every=4, device="auto")
-        options = replace(options, resume=there and not whole, overwrite=there and whole)
+        options = replace(options, resume=bool(there) and there not in earlier, overwrite=there in earlier)
         with watching(name, True, console) as watch:
             results[method] = train(config, settings, options, watch=watch)
     adapted = evaluate_domain(out / RunConfig.method, "street", adapt=True)
     page = write_demo_report(out, adapted)
+    mark_runs(out)
     show_demo(results, out)
     show_adapted(adapted)
     console.print(f"Report: [bold]{page.resolve().as_uri()}[/bold]", soft_wrap=True)
     return 0
 
 
-def is_complete(out: Path) -> bool:
-    """Whether a whole demo is there, which is replaced; one that was stopped continues. Only a folder with the mark of
-    a demo is used, and of it only what the runs and the report recognise as their own."""
+def runs_of_earlier(out: Path) -> list[str]:
+    """The ids of the runs of a finished demo, which are replaced; any other run there continues if it has the same
+    settings, and is refused if not. Only a folder with the mark of a demo is used."""
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file, not a folder.")
     with HeldFolder(out) as folder:
-        if is_marked(folder, "demo"):
-            whole = folder.has("report.html")
-            folder.remove("report.html")  # until the new one is written, the demo is not complete
-            return whole
+        if (mark := read_mark(folder)) is not None and mark["kind"] == "demo":
+            return mark.get("runs", [])
         if folder.names():
             raise UserError(f"{out} has other files. Choose another --out.")
         folder.write(MARK, mark_file("demo", new_id()))
-    return False
+    return []
+
+
+def mark_runs(out: Path) -> None:
+    """They are the demo's own: the next one may replace them."""
+    with HeldFolder(out) as folder:
+        folder.write(MARK, mark_file("demo", new_id(), runs=[run_id(out / method) for method in METHODS]))
+
+
+def run_id(folder: Path) -> str:
+    """Empty if there is no run."""
+    return read_run(folder, compare=False).get("id", "") if (folder / "run.json").is_file() else ""
 
 
 def write_demo_report(out: Path, adapted: Evaluation) -> Path:
