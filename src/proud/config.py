@@ -54,7 +54,10 @@ class Limit:
 AT_LEAST_0 = Limit("at least 0", 0)
 MOST_THREADS = 1024
 Threads = Annotated[int, Limit(f"between 0 and {MOST_THREADS}", 0, MOST_THREADS)]
-BatchSize = Annotated[int, Limit("at least 2: one image has no batch statistics", 2)]
+MOST_BATCH = 1_000_000
+BatchSize = Annotated[
+    int, Limit(f"at least 2 (one image has no batch statistics) and at most {MOST_BATCH:,}", 2, MOST_BATCH)
+]
 Switch = FlagCreatePairsOff[bool]
 Count = Annotated[int, Limit("at least 1", 1)]
 WholeNumber = Annotated[int, AT_LEAST_0]

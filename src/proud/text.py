@@ -10,7 +10,7 @@ from typing import Any
 SHOWN_NAMES = 5
 MARKUP = re.compile(r"[\\`*_{}\[\]<>|~&@$#!^]|:(?=/)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]", re.IGNORECASE)
 # some programs skip blanks and control characters, accept full-width forms, or take ; and line breaks for separators
-_FORMULA = r"(?=['\x00-\x20\x7f\xa0\ufeff]*[=+\-@＝＋－＠])"
+_FORMULA = r"(?=['\s\x00-\x20\x7f\u200b\ufeff]*[=+\-@＝＋－＠])"
 _BEGIN, _BLANK = r"(?<![^;|\t\r\n])", r"(?='*[\t\r\n])"
 FORMULA = re.compile(rf"{_BEGIN}{_FORMULA}|\A{_BLANK}")
 SAFE_FORMULA = re.compile(rf"{_BEGIN}'{_FORMULA}|\A'{_BLANK}")

@@ -106,6 +106,7 @@ def test_train_from_a_table(data: Path, tmp_path: Path) -> None:
         (["--lr", "0"], "--lr must be positive"),
         (["--lr", "nan"], "--lr must be positive"),
         (["--batch-size", "0"], "--batch-size must be at least 2"),
+        (["--batch-size", "999999999999"], "at most 1,000,000"),
         (["--eval-every", "0"], "--eval-every must be at least 1"),
         (["--seed", "-1"], "--seed must be at least 0"),
         (["--size", "20"], "multiple of 16"),

@@ -174,10 +174,11 @@ def test_a_killed_rank_ends_the_job_and_the_run_continues_with_one_process(train
     assert epochs == [("pretrain", 1)] + [("main", epoch) for epoch in range(1, len(epochs))]
 
 
-def test_a_rank_that_no_group_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rank", ["1", "-1", "", "first"])
+def test_a_rank_that_no_group_has_is_refused(rank: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would wait for a group for half an hour."""
-    for name, text in {"RANK": "1", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
+    for name, text in {"RANK": rank, "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
         monkeypatch.setenv(name, text)
     monkeypatch.setenv("MASTER_PORT", "1")
-    with pytest.raises(UserError, match="RANK=1 is not one of 1 processes"), join("cpu"):
+    with pytest.raises(UserError, match=f"RANK={rank} is not one of 1 processes"), join("cpu"):
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import torch
@@ -57,6 +58,16 @@ def test_nothing_in_the_file_is_executed(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(UserError, match=r"more than tensors and plain values.*net\.state_dict\(\)"):
             load_backbone(small(), tmp_path / "net.pt")
     assert not (tmp_path / "harmed").exists()
+
+
+def test_a_file_that_would_unpack_to_any_size_is_refused(tmp_path: Path) -> None:
+    torch.save(small().state_dict(), tmp_path / "net.pt")
+    with ZipFile(tmp_path / "net.pt") as whole, ZipFile(tmp_path / "packed.pt", "w", ZIP_DEFLATED) as packed:
+        for name in whole.namelist():
+            packed.writestr(name, whole.read(name))
+    load_backbone(small(), tmp_path / "net.pt")
+    with pytest.raises(UserError, match=r"packed\.pt is compressed"):
+        load_backbone(small(), tmp_path / "packed.pt")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

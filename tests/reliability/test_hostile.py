@@ -327,7 +327,22 @@ def test_only_the_first_frame_is_decoded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", " =1", "＝1+1", "\ufeff=1", "=cmd|' /C calc'!A0"]
+    "text",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        " =1",
+        "\u3000=1",
+        "\u200b=1",
+        "＝1+1",
+        "\ufeff=1",
+        "=cmd|' /C calc'!A0",
+    ],
 )
 def test_no_cell_is_a_formula(text: str) -> None:
     assert safe_cell(text).startswith("'")

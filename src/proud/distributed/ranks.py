@@ -48,8 +48,9 @@ def join(device: str) -> Iterator[Group]:
     if not under_torchrun():
         yield ALONE
         return
-    if not 0 <= int(os.environ["RANK"]) < int(os.environ["WORLD_SIZE"]):
-        raise UserError(f"RANK={os.environ['RANK']} is not one of {os.environ['WORLD_SIZE']} processes (WORLD_SIZE).")
+    rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise UserError(f"RANK={rank} is not one of {size} processes (WORLD_SIZE).")
     cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if cuda:
         torch.cuda.set_device(_own_gpu(device))

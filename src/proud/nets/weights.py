@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """The tensors of a state dict, which may lie below one name; anything but tensors and plain values is refused."""
+    refuse_packed(path)
     try:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
@@ -62,6 +64,17 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     if not isinstance(found, dict) or not any(isinstance(value, Tensor) for value in found.values()):
         raise UserError(f"--weights {path} holds no state dict: save one with torch.save(net.state_dict(), FILE).")
     return {without_prefixes(str(key)): value for key, value in found.items() if isinstance(value, Tensor)}
+
+
+def refuse_packed(path: Path) -> None:
+    """A small packed file could unpack to any size; `torch.save` packs nothing."""
+    try:
+        with ZipFile(path) as archive:
+            packed = any(part.compress_type != ZIP_STORED for part in archive.infolist())
+    except (OSError, BadZipFile):  # older files are no archives
+        return
+    if packed:
+        raise UserError(f"--weights {path} is compressed: save it with torch.save(net.state_dict(), FILE).")
 
 
 def is_state(found: dict[Any, Any], name: str) -> bool:
