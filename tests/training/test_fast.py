@@ -18,8 +18,9 @@ from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training.fast import FastEpochs, compiled_or_plain
 from proud.training.loop import plain_epoch
-from proud.training.run import Run, kind_of_steps
+from proud.training.run import Run
 from proud.training.run_folder import RunFolder
+from proud.training.steps import kind_of_steps
 from toy import SIDE, toy_run, toy_settings, toy_task
 
 

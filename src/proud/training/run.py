@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
-from proud.config import Options, RunConfig, Steps, check_run, choose_model, flat
+from proud.config import Options, RunConfig, check_run, choose_model, flat
 from proud.data.catalog import Catalog
 from proud.data.reader import MemoryCache
 from proud.data.roles import no_unlabeled
@@ -34,10 +33,10 @@ from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.nets.sites import with_found_sites
 from proud.stored import EpochRecord, ResultRecord, RunRecord, TrustRecord
 from proud.training.completion import commit, finished_result
-from proud.training.fast import FastEpochs, compiled_or_plain
+from proud.training.fast import compiled_or_plain
 from proud.training.folds import FOLDS, out_of_fold
 from proud.training.forecast import forecasting
-from proud.training.loop import Epochs, Loop, Progress
+from proud.training.loop import Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
 from proud.training.outcome import calibration, collapses, final_description, save_outcome
 from proud.training.result import balanced_scores, intervals, summary
@@ -52,11 +51,10 @@ from proud.training.run_folder import (
     remove_folds,
 )
 from proud.training.start import Start, read_start
+from proud.training.steps import choose_epochs, kind_of_steps
 from proud.typed import as_record
 
 Watch = Callable[[Progress], None]
-
-COMPILING_PAYS = 3_000  # steps: on an H200 compiling takes 40 to 60 s, and saves 19 ms of each step on PACS
 
 
 @dataclass(frozen=True)
@@ -337,26 +335,6 @@ def note_changed_code(run: Run, before: RunRecord, code: str) -> None:
         f"The code of {run.config.method} has changed since the run in {run.folder.path} started.", stacklevel=2
     )
     run.folder.write("run.json", run_file({**before, "code": f"{was} {code}"}))
-
-
-def kind_of_steps(run: Run, device: torch.device, sizes: Sizes) -> Steps:
-    """By settings and sizes alone: a resumed run takes the same steps."""
-    if device.type != "cuda" or run.group is not ALONE:
-        return "plain"
-    if run.options.steps != "auto":
-        return run.options.steps
-    stages = method_class(run.config.method).stages(run.settings, sizes)
-    return "compiled" if sum(stage.epochs * stage.steps for stage in stages) >= COMPILING_PAYS else "captured"
-
-
-def choose_epochs(run: Run, method: Method, losses: Any) -> Epochs:
-    device = method.context.device
-    kind = kind_of_steps(run, device, method.context.sizes)
-    if kind != "plain":
-        return FastEpochs(method, compile_losses=kind == "compiled")
-    if run.options.steps in ("compiled", "captured") and device.type == "cuda" and run.writes:
-        warnings.warn("plain steps: CUDA graphs are not used under torchrun", stacklevel=2)
-    return Epochs(losses)
 
 
 __all__ = ["Stopped", "default_folder", "load", "summary", "train"]
