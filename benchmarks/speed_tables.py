@@ -161,5 +161,6 @@ def cpu_training() -> str:
         [row["step"], *(f"{row['seconds'][label]:.2f} s ({row['ratio'][label]:.1f} ×)" for label in labels)]
         for row in found["rows"]
     ]
-    words = f"\nCPU time of one step of `{found['method']}`; how much faster than in torch's default layout, in one piece.\n"
+    method = found["method"]
+    words = f"\nCPU time of one step of `{method}`; how much faster than in torch's default layout, in one piece.\n"
     return table(["", *labels], rows) + words + source(name, found)
