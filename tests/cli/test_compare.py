@@ -76,6 +76,26 @@ def test_the_sample_is_of_disagreements_and_independent_of_names(
     again = disagreement(trained, weak, tmp_path, most=20, device="cpu")
     drawn = [{each.contents[row] for row in each.sample.tolist()} for each in (found, again)]
     assert drawn[0] == drawn[1]
+    swapped = disagreement(weak, trained, site, most=20, device="cpu")
+    assert drawn[0] == {swapped.contents[row] for row in swapped.sample.tolist()}
+
+
+def test_a_page_shows_the_drawn_images_without_the_models_answers(
+    trained: Path, weak: Path, site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "compare.csv"
+    assert compare(trained, weak, site, "--out", table) == 0
+    assert "What they look like:" in capsys.readouterr().out
+    page = (tmp_path / "compare.html").read_text()
+    rows = fill_in(table)
+    assert page.count("data:image") == len(rows) and f"{len(rows)} images to label" in page
+    assert "classified as" not in page and "guess" not in page
+    for row in rows:
+        assert Path(row["path"]).name in page
+    table.unlink()
+    with pytest.raises(UserError, match=r"compare\.html exists"):
+        compare(trained, weak, site, "--out", table)
+    assert not table.exists()
 
 
 def test_equal_models_need_no_labels(
@@ -86,7 +106,9 @@ def test_equal_models_need_no_labels(
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_tables_are_refused(trained: Path, weak: Path, site: Path, tmp_path: Path) -> None:
+def test_bad_tables_are_refused(
+    trained: Path, weak: Path, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = tmp_path / "c.csv"
     compare(trained, weak, site, "--out", table)
     with pytest.raises(UserError, match="exists: choose another --out or add --overwrite"):
@@ -96,11 +118,17 @@ def test_bad_tables_are_refused(trained: Path, weak: Path, site: Path, tmp_path:
     rows = fill_in(table)
     cells = [[row[name] for name in COLUMNS] for row in rows]
     write_table(table, COLUMNS, [[*cells[0][:2], "chekcs", cells[0][3]], *cells[1:]])
-    with pytest.raises(UserError, match="line 2: the class 'chekcs' is unknown"):
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="line 2: the class 'chekcs' is unknown"):
+        patch.setattr("proud.cli.compare.disagreement", None)  # before any image is classified
         compare(trained, weak, site, "--labels", table)
     write_table(table, COLUMNS, [[*cells[0][:3], "0" * 64], *cells[1:], cells[1]])
     with pytest.raises(UserError, match=r"(?s)was not drawn.*is listed before, in line 3"):
         compare(trained, weak, site, "--labels", table)
+    write_table(table, COLUMNS, [[*row[:3], row[3][::-1]] for row in cells])
+    with pytest.raises(UserError, match=r"No image of .* was drawn from these models and images"):
+        compare(trained, weak, site, "--labels", table)
+    write_table(table, COLUMNS, [[*row[:3], ""] for row in cells])  # found by their paths
+    assert compare(trained, weak, site, "--labels", table) == 0
     write_table(table, COLUMNS, cells[:2])
     with pytest.raises(UserError, match="has 2 labels; at least 5 are needed"):
         compare(trained, weak, site, "--labels", table)

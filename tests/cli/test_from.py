@@ -59,10 +59,18 @@ def test_a_site_is_added_to_those_of_the_run(trained: Path, new_site: Path, tmp_
     assert described(tmp_path / "again")["task"]["domains"].keys() == after["task"]["domains"].keys()
 
 
-def test_a_site_that_the_run_has_already_is_a_warning(trained: Path, tmp_path: Path) -> None:
+def test_a_site_that_the_run_has_already_is_a_warning(trained: Path, data: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="--add north: the run has this unlabeled site already"):
         assert start(trained, tmp_path / "same", "--add", "north") == 0
     assert set(described(tmp_path / "same")["task"]["domains"]) == {"central", "north", "south"}
+    with pytest.warns(UserWarning, match="--add .*north: the run has this unlabeled site already"):
+        assert start(trained, tmp_path / "again", "--add", data / "north") == 0
+
+
+def test_a_folder_that_is_added_in_two_spellings_is_one_site(trained: Path, new_site: Path, tmp_path: Path) -> None:
+    twice = ("--add", new_site, "--add", f"{new_site}/../west")
+    assert start(trained, tmp_path / "once", *twice) == 0
+    assert set(described(tmp_path / "once")["task"]["domains"]) == {"central", "north", "south", "west"}
 
 
 def test_defaults_are_those_of_the_run_and_flags_change_them(trained: Path, data: Path) -> None:

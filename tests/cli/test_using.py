@@ -104,6 +104,18 @@ def test_evaluate_measures_a_labeled_domain(
         cli.run(["evaluate", str(trained), "--data", str(tmp_path), "--domain", "elsewhere"])
 
 
+def test_evaluate_takes_the_held_out_site_of_the_run(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(data, tmp_path / "x", *ONE_EPOCH, test="south") == 0
+    assert cli.run(["evaluate", str(tmp_path / "x"), "--device", "cpu"]) == 0
+    assert f"{tmp_path / 'x'} on south" in capsys.readouterr().out
+    with pytest.raises(
+        UserError, match=r"Name the domain to measure on: --domain SITE\. The domains of .* are: central"
+    ):
+        cli.run(["evaluate", str(trained), "--device", "cpu"])
+
+
 def test_evaluate_gives_intervals_and_compares_two_runs(
     trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

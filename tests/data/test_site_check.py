@@ -14,6 +14,7 @@ from proud.cli import main as cli
 from proud.config import DomainSpec, ReadSpec
 from proud.data import site_check
 from proud.data.site_check import DataReport, check_data
+from proud.errors import UserError
 
 
 def checked(root: Path, labeled: str = "", skip_bad: bool = False) -> DataReport:
@@ -65,6 +66,27 @@ def test_no_site_with_labels_is_refused(tmp_path: Path) -> None:
         write_image(tmp_path / name, 1)
     refused = texts(checked(tmp_path), "refused")
     assert "No domain can be the labeled one (a: no class folders; b: only one class)" in refused
+
+
+def test_a_folder_of_classes_is_not_one_of_sites(tmp_path: Path) -> None:
+    site = three_sites(tmp_path / "da ta", 2) / "central"
+    hint = f"If the folders of {site} are classes, it is one site: name the folder above it, --data '{site.parent}' "
+    refused = texts(checked(site), "refused")
+    assert "cat: no class folders; dog: no class folders" in refused and hint + "--labeled central." in refused
+    with pytest.raises(UserError, match="name the folder above it"):
+        cli.run(["train", "--data", str(site), "--labeled", "cat", "--test", "none"])
+    table = site.with_name("central.csv")  # whose images lie below the same folder
+    table.write_text("path,domain,label\ncentral/cat/000.png,a,\ncentral/dog/000.png,b,\n")
+    assert "name the folder above it" not in texts(checked(table), "refused")
+
+
+def test_of_a_folder_of_data_sets_each_is_to_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    three_sites(tmp_path / "blood cells", 2)
+    three_sites(tmp_path / "scenes", 2)
+    assert cli.run(["data", "check", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert f"Next, if blood cells holds sites: proud data check '{tmp_path}/blood cells'" in told
+    assert "proud train" not in told
 
 
 def test_what_is_slow_small_long_or_dark_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

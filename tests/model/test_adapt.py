@@ -174,6 +174,18 @@ def test_models_without_prototypes_start_from_the_classifier(tmp_path: Path) -> 
     assert found.shape == logits.shape and found.isfinite().all()
 
 
+def test_several_sites_in_one_folder_are_noticed(model: Path, site: Path, tmp_path: Path) -> None:
+    loaded = load_model(model, "cpu")
+    names = ("east", "west")
+    for name in names:
+        shutil.copytree(site, tmp_path / name)
+    with pytest.warns(UserWarning, match="Each of the folders east, west holds folders of classes"):
+        adapt_site(loaded, Reading(sorted(tmp_path.rglob("*.png")), loaded.pixels))
+    patients = [Path("/a/scans") / f"patient-{number}" / f"{number}.png" for number in range(4)]
+    for one_site in (sorted((tmp_path / "east").rglob("*.png")), patients, [Path("a.png")], [np.zeros((4, 4, 3))]):
+        assert not adapt.several_sites(one_site, loaded.classes)
+
+
 # ---- batch statistics
 
 

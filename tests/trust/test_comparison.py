@@ -11,7 +11,7 @@ from proud.trust.comparison import STRATA, difference_interval, draw_sample, exa
 
 
 def test_the_draw_is_fair_stratified_and_independent_of_the_order() -> None:
-    expected = np.linspace(-1, 1, 73)
+    expected = np.linspace(-1, 1.1, 73)
     order = np.random.default_rng(0).permutation(73)
     drawn = [draw_sample(expected, order, 50, seed) for seed in range(400)]
     assert all(len(set(rows.tolist())) == 50 for rows in drawn)
@@ -23,6 +23,8 @@ def test_the_draw_is_fair_stratified_and_independent_of_the_order() -> None:
     shuffled = np.random.default_rng(1).permutation(73)
     again = draw_sample(expected[shuffled], order[shuffled], 50, seed=3)
     assert sorted(shuffled[again]) == sorted(drawn[3])
+    exchanged = draw_sample(-expected, order, 50, seed=3)  # the models
+    assert sorted(exchanged) == sorted(drawn[3])
 
 
 def test_ties_are_settled_by_the_images() -> None:

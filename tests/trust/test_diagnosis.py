@@ -129,7 +129,13 @@ def test_a_run_writes_its_diagnosis_and_prototypes(tmp_path: Path) -> None:
 def test_stability_is_unknown_after_one_epoch() -> None:
     signals = {name: value for name, value in GOOD.items() if name != "stability"}
     (site,) = diagnose([{"domains": {"north": signals}}])
-    assert site.estimate is not None and "one epoch: stability unknown" in site.text
+    assert site.estimate is not None and "stability unknown" in site.text
+
+
+def test_stability_says_nothing_in_a_run_that_started_from_a_model() -> None:
+    (site,), (later,) = (diagnose([record(a=GOOD)], started=started) for started in (False, True))
+    assert site.verdict == "sound" and later.verdict == "cannot tell"
+    assert "stability" in site.signals and "stability" not in later.signals and "stability unknown" in later.text
 
 
 @pytest.mark.parametrize("class_mix", ["labeled", "even"])

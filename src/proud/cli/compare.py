@@ -13,18 +13,24 @@ from proud.cli.show import console, show_plain, unreadable
 from proud.data.decode import first_bad_files
 from proud.errors import UserError
 from proud.files import check_output
-from proud.model.compare import Disagreement, Verdict, disagreement, verdict
+from proud.model.compare import Disagreement, Verdict, disagreement, filled_in, verdict
+from proud.model.load import load_model
+from proud.report.figures.pictures import ListedImage
+from proud.report.sheet import write_sheet
+from proud.text import some
 
-SHOWN_PAIRS = 10
+SHOWN_PAIRS, MOST_NAMES = 10, 30
 
 
 def run(arguments: CompareArguments) -> int:
     if not arguments.images.is_dir():
         raise UserError(f"{arguments.images} is not a folder: name the folder with the site's images.")
-    if arguments.labels and not Path(arguments.labels).is_file():
-        raise UserError(f"--labels {arguments.labels}: no such file.")
-    if not arguments.labels:
+    page = arguments.out.with_suffix(".html")
+    if arguments.labels:
+        check_labels(arguments)
+    else:
         check_output(arguments.out, arguments.overwrite)
+        check_output(page, arguments.overwrite)
     found = disagreement(
         arguments.first,
         arguments.second,
@@ -40,8 +46,20 @@ def run(arguments: CompareArguments) -> int:
         show_verdict(arguments, found, verdict(found, Path(arguments.labels)))
     elif found.files:
         found.write(arguments.out)
-        ask_for_labels(arguments, found)
+        images = [ListedImage(image, path, "", "") for path, image in found.pictures()]
+        write_sheet(
+            page, {found.folder: images}, "proud compare", f"Labels go into the column label of {arguments.out}."
+        )
+        ask_for_labels(arguments, found, page)
     return 0
+
+
+def check_labels(arguments: CompareArguments) -> None:
+    """Before all images are classified."""
+    table = Path(arguments.labels)
+    if not table.is_file():
+        raise UserError(f"--labels {arguments.labels}: no such file.")
+    filled_in(table, load_model(arguments.first, "cpu").classes)
 
 
 def show_disagreement(arguments: CompareArguments, found: Disagreement) -> None:
@@ -63,13 +81,15 @@ def show_disagreement(arguments: CompareArguments, found: Disagreement) -> None:
         show_plain(f"and {len(found.pairs) - SHOWN_PAIRS} other pairs of labels")
 
 
-def ask_for_labels(arguments: CompareArguments, found: Disagreement) -> None:
+def ask_for_labels(arguments: CompareArguments, found: Disagreement, page: Path) -> None:
     words = ["proud", "compare", str(arguments.first), str(arguments.second), str(arguments.images)]
     command = shlex.join([*words, "--labels", str(arguments.out)])
+    classes = ", ".join(found.classes) if len(found.classes) <= MOST_NAMES else some(found.classes)
     every = len(found.sample) == len(found.files)
     show_plain(
         f"{'All of them' if every else f'{len(found.sample)} of them, drawn at random'} → {arguments.out}\n"
-        f"Fill in the column label for all of them, then: {command}"
+        f"What they look like: {page}\n"
+        f"Fill in the column label for all of them ({classes}), then: {command}"
     )
 
 
@@ -81,7 +101,11 @@ def show_verdict(arguments: CompareArguments, found: Disagreement, told: Verdict
             "regardless of what they show."
         )
     show_plain(f"Of {told.labels} labeled images, A is right on {told.first} and B on {told.second}.")
-    show_plain(f"Accuracy of A minus that of B on this folder, with a 95 % interval: {told.difference.difference}")
+    value, low, high = told.difference.points
+    show_plain(
+        f"Accuracy of A minus that of B on all {told.difference.images} images: {value} points (95 % interval {low} to "
+        f"{high})"
+    )
     if told.better:
         name = arguments.first if told.better == "first" else arguments.second
         show_plain(f"Verdict: {'A' if told.better == 'first' else 'B'} is better here ({name}).")

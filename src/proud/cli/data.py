@@ -90,7 +90,11 @@ def show_classes(report: DataReport) -> None:
 
 def show_next(report: DataReport, arguments: DataArguments) -> None:
     """A command that would work."""
-    labeled = arguments.labeled or next((site.name for site in report.sites if not site.can_be_labeled), None)
-    if report.exit_code < 2 and labeled is not None:
+    suited = [site.name for site in report.sites if not site.can_be_labeled]
+    plain = [name for name in suited if name not in report.nested]
+    labeled = arguments.labeled or next(iter(plain or suited), None)
+    if report.exit_code < 2 and not arguments.labeled and suited and not plain:
+        show_plain(f"Next, if {suited[0]} holds sites: proud data check {quote(str(Path(report.where) / suited[0]))}")
+    elif report.exit_code < 2 and labeled is not None:
         domains = f"--labeled {quote(labeled)} --test {quote(arguments.test)}"
         show_plain(f"Next: proud train --data {quote(report.where)} {domains} --out runs/x")

@@ -86,9 +86,10 @@ def show_adapted(found: Evaluation) -> None:
 def show_comparison(found: Evaluation) -> None:
     other = found.against
     if other is not None:
+        here, there = ("adapted accuracy", ", each image alone") if found.plain else ("accuracy", "")
         show_plain(
-            f"accuracy minus that of {other.model}, {accuracy_interval(other.accuracy, found.images)}, on the same "
-            f"images: {other.difference.difference}"
+            f"{here} minus that of {other.model}{there}, {accuracy_interval(other.accuracy, found.images)}, on the "
+            f"same images: {other.difference.difference}"
         )
 
 

@@ -44,7 +44,9 @@ def label_next(arguments: LabelNextArguments) -> int:
     sites = ", ".join(f"{escape(name)} {len(found)}" for name, found in picks.items())
     console.print(f"Images to label: {sites} → {escape(where)}", soft_wrap=True)
     if page is not None:
-        write_sheet(page, where, {name: [listed(one) for one in found] for name, found in picks.items()})
+        lead = f"In the order of their value. Labels go into the column label of {where}; the model guesses."
+        images = {name: [listed(one) for one in found] for name, found in picks.items()}
+        write_sheet(page, images, "proud label-next", lead)
         console.print(f"What they look like: {escape(str(page))}", soft_wrap=True)
     console.print(
         "Fill in the column label (the guess is the model's and may be wrong), then: "

@@ -23,10 +23,19 @@ def with_added(catalog: Catalog, spec: TaskSpec) -> tuple[Catalog, tuple[str, ..
         return catalog, ()
     domains, notices = dict(catalog.domains), dict(catalog.notices)
     names: list[str] = []
+    places: dict[str, str] = {}
     for site in spec.add:
         name = _domain_of(catalog, site)
-        if name is None:
-            name = unused_name(nfc(Path(site).absolute().name), domains)
+        if (
+            name is not None
+            and name not in (spec.labeled, spec.test)
+            and (not spec.unlabeled or name in spec.unlabeled)
+        ):
+            catalog.warn_once(
+                f"--add {site}: the run has this unlabeled site already, so it changes nothing.", "added", name
+            )
+        elif name is None and (name := places.get(os.path.realpath(site))) is None:
+            name = places[os.path.realpath(site)] = unused_name(nfc(Path(site).absolute().name), domains)
             domains[name], notice = _read(name, site, "--add", spec.follow_links)
             notices |= {name: notice} if notice else {}
         names.append(name)

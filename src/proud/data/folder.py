@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from shlex import quote
 
 from proud.data.catalog import Catalog, DomainFiles, Entry
 from proud.data.walk import IMAGE_SUFFIXES, Walk
@@ -112,6 +113,23 @@ def nested_classes(domain: DomainFiles) -> str:
     return (
         f"The folders {some(sorted(below))} of {domain.name} are taken for its classes, but each of them holds the "
         f"same folders: {some(sorted(inner))}. If these are the classes, put them directly below the domain."
+    )
+
+
+def one_site(catalog: Catalog) -> str:
+    """A hint if the folders taken for domains may be classes, because none of them holds folders."""
+    top, domains = catalog.root, [domain for domain in catalog.domains.values() if domain.entries]
+    if (
+        top is None
+        or catalog.name != top.name
+        or len(domains) < 2
+        or any(entry.label for domain in domains for entry in domain.entries)
+    ):
+        return ""
+    place = top.absolute()
+    return (
+        f" If the folders of {top} are classes, it is one site: name the folder above it, --data "
+        f"{quote(str(place.parent))} --labeled {quote(place.name)}."
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from proud.config import NOTHING, TaskSpec
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.folder import nested_classes, refuse_splits
+from proud.data.folder import nested_classes, one_site, refuse_splits
 from proud.errors import UserError
 from proud.text import nfc, some
 
@@ -46,7 +46,7 @@ def assign_roles(catalog: Catalog, spec: TaskSpec, added: tuple[str, ...] = ()) 
     if repeated:
         raise UserError(f"Listed twice among the unlabeled domains: {', '.join(repeated)}")
     others = tuple(with_images(catalog, name) for name in names)
-    classes = _classes(source)
+    classes = _classes(source, one_site(catalog))
     catalog.warn_once(nested_classes(source), "nested classes", labeled)
     if target is not None:
         _check_test_labels(target, source.name, classes)
@@ -115,12 +115,12 @@ def _is_integer(label: str) -> bool:
     return label.isascii() and label.removeprefix("-").isdigit()
 
 
-def _classes(source: DomainFiles) -> tuple[str, ...]:
+def _classes(source: DomainFiles, hint: str) -> tuple[str, ...]:
     refuse_splits(source)
     if without := source.unlabeled_entries:
         raise UserError(
             f"{len(without)} of {len(source.entries)} images of the labeled domain {source.name!r} have no label: "
-            f"{some(without)}. Put each into a folder named after its class (or fill the label column)"
+            f"{some(without)}. Put each into a folder named after its class (or fill the label column).{hint}"
         )
     if source.empty_classes:
         raise UserError(

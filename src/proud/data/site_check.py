@@ -18,7 +18,7 @@ from proud.data.benchmarks import open_catalog
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.checks import DARKEST_USABLE, under_two_classes
 from proud.data.decode import BadFile
-from proud.data.folder import nested_classes, taken_for_splits
+from proud.data.folder import nested_classes, one_site, taken_for_splits
 from proud.data.roles import assign_roles
 from proud.data.shapes import cropped_away
 from proud.data.site_report import Seen, SiteReport, read_site
@@ -46,6 +46,8 @@ class DataReport:
     where: str
     sites: list[SiteReport]
     findings: list[Finding] = field(default_factory=list)
+    nested: frozenset[str] = frozenset()
+    """sites whose folders look like a level above the classes"""
 
     @property
     def exit_code(self) -> int:
@@ -64,7 +66,8 @@ def check_data(spec: DomainSpec, reading: ReadSpec, progress: bool = False) -> D
     catalog = open_catalog(spec.data, spec.root, reading.follow_links)
     begin = time.monotonic()
     sites = [read_site(catalog, domain, reading, progress) for domain in catalog.domains.values() if domain.entries]
-    report = DataReport(catalog.where, sites)
+    nested = frozenset(name for name, domain in catalog.domains.items() if nested_classes(domain))
+    report = DataReport(catalog.where, sites, nested=nested)
     report.findings += roles_findings(catalog, spec, reading, sites)
     report.findings += [Finding("warning", text) for text in catalog.notices.values()]
     for site in sites:
@@ -82,7 +85,7 @@ def check_data(spec: DomainSpec, reading: ReadSpec, progress: bool = False) -> D
 def roles_findings(catalog: Catalog, spec: DomainSpec, reading: ReadSpec, sites: list[SiteReport]) -> Iterator[Finding]:
     if not any(not site.can_be_labeled for site in sites):
         why = "; ".join(f"{site.name}: {site.can_be_labeled}" for site in sites[:5])
-        yield Finding("refused", f"No domain can be the labeled one ({why}).")
+        yield Finding("refused", f"No domain can be the labeled one ({why}).{one_site(catalog)}")
     if len(sites) == 1:
         yield Finding("warning", f"{sites[0].name} is the only domain: without unlabeled ones, only erm is possible.")
     bad = sum(bool(image.problem) for site in sites for image in site.seen)

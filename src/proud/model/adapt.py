@@ -11,8 +11,11 @@ only its features, in half precision, and its logits are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,11 +23,12 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from proud import ops
-from proud.data.decode import decode_all, hash_all, with_bar
+from proud.data.decode import Source, decode_all, hash_all, with_bar
 from proud.errors import UserError
 from proud.nets.batch_norm import may_use_site_statistics, with_site_statistics
 from proud.nets.forward import forward_all
 from proud.nets.models import Net
+from proud.text import some
 
 if TYPE_CHECKING:
     from proud.model.predict import Model
@@ -82,6 +86,8 @@ def adapt_site(model: Model, reading: Reading) -> Adapted:
     least = FEWEST_PER_CLASS * len(model.classes)
     if len(reading.sources) < least:
         raise UserError(too_few(least, len(reading.sources)))
+    if text := several_sites(reading.sources, model.classes):
+        warnings.warn(text, stacklevel=2)
     contents = hash_all(reading.sources)
     order = sorted(range(len(contents)), key=lambda row: (contents[row], row))
     ordered = replace(reading, sources=[reading.sources[row] for row in order])
@@ -102,6 +108,20 @@ def adapt_site(model: Model, reading: Reading) -> Adapted:
     back = torch.tensor(rows).argsort()
     kept = (found.argmax(1) != plain.argmax(1)).double().mean().item() > STRONG_CHANGE
     return Adapted(sorted(rows), plain[back], (plain if kept else found)[back], kept)
+
+
+def several_sites(sources: Sequence[Source], classes: Sequence[str]) -> str:
+    """A warning if the files lie in several folders that each hold folders of classes."""
+    folders = {path.parent.absolute() for path in sources if isinstance(path, Path)}
+    top = os.path.commonpath(folders) if folders else ""
+    levels = {folder.relative_to(top).parts[:2] for folder in folders}
+    sites = {each[0] for each in levels if len(each) == 2 and each[0] not in classes and each[1] in classes}
+    if len(sites) < 2:
+        return ""
+    return (
+        f"Each of the folders {some(sorted(sites))} holds folders of classes: if they are several sites, adapt to each "
+        "of them alone."
+    )
 
 
 def too_few(least: int, there: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 
 from proud.config import MAX_PIXELS
 from proud.data.csv_table import LabelRow, read_labels
-from proud.data.decode import BadFile, hash_all
+from proud.data.decode import BadFile, PixelFormat, decode_all, hash_all
 from proud.errors import UserError
 from proud.files import write_table
 from proud.model.load import load_model
@@ -42,6 +43,7 @@ class Disagreement:
     second: np.ndarray
     sample: np.ndarray
     """rows among the M"""
+    pixels: PixelFormat
     skipped: tuple[BadFile, ...]
 
     @property
@@ -54,6 +56,12 @@ class Disagreement:
         """The table to fill in. The models' labels are left out: they would influence the person who labels."""
         rows = [[str(self.files[row]), self.folder, "", self.contents[row]] for row in self.sample.tolist()]
         write_table(path, COLUMNS, rows)
+
+    def pictures(self) -> list[tuple[str, np.ndarray]]:
+        """Path and pixels [3,S,S] of the drawn images, in the order of the table."""
+        files = [self.files[row] for row in self.sample.tolist()]
+        images, rows, _ = decode_all(files, self.pixels, skip_bad=True)
+        return [(str(files[row]), image) for row, image in zip(rows, images.numpy(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -109,24 +117,43 @@ def disagreement(
     count = min(most, len(apart))
     sample = draw_sample(expected, order, count) if count else np.array([], dtype=np.int64)
     return Disagreement(
-        folder.name, a.classes, len(rows), paths, contents, one[apart], other_one[apart], sample, tuple(bad)
+        folder.name, a.classes, len(rows), paths, contents, one[apart], other_one[apart], sample, a.pixels, tuple(bad)
     )
+
+
+def filled_in(table: Path, classes: Sequence[str]) -> list[LabelRow]:
+    """The rows with a label, of which every one must be a class."""
+    rows = read_labels(table)
+    unknown = [
+        f"line {row.line}: the class {row.label!r} is unknown; the models have: {some(classes)}"
+        for row in rows
+        if row.label not in classes
+    ]
+    if unknown:
+        raise UserError(listed(unknown, table))
+    return rows
 
 
 def verdict(found: Disagreement, table: Path) -> Verdict:
     """From the filled-in table. Only the drawn images count: others would have been picked by hand."""
     number = {name: k for k, name in enumerate(found.classes)}
     drawn = {found.contents[row]: row for row in found.sample.tolist()}
+    paths = {str(found.files[row]): content for content, row in drawn.items()}
     labels: dict[str, LabelRow] = {}
-    problems = []
-    for row in read_labels(table):
-        if row.content not in drawn:
+    problems, strangers = [], 0
+    rows = filled_in(table, found.classes)
+    for row in rows:
+        content = row.content or paths.get(row.path, "")
+        if content not in drawn:
             problems.append(f"line {row.line}: {row.path} was not drawn from these models and images")
-        elif row.label not in number:
-            problems.append(f"line {row.line}: the class {row.label!r} is unknown; the models have: {some(number)}")
-        elif row.content in labels:
-            problems.append(f"line {row.line}: {row.path} is listed before, in line {labels[row.content].line}")
-        labels.setdefault(row.content, row)
+            strangers += 1
+        elif content in labels:
+            problems.append(f"line {row.line}: {row.path} is listed before, in line {labels[content].line}")
+        labels.setdefault(content, row)
+    if strangers == len(rows):
+        raise UserError(
+            f"No image of {table} was drawn from these models and images: name those that the table was written for."
+        )
     if problems:
         raise UserError(listed(problems, table))
     if len(labels) < min(FEWEST_LABELS, len(drawn)):

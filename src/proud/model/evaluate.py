@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proud.config import MAX_PIXELS
+from proud.config import MAX_PIXELS, NOTHING
 from proud.data.benchmarks import open_catalog
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.decode import BadFile
@@ -146,12 +146,14 @@ def evaluate_domain(
 ) -> Evaluation:
     """Measure the model in a folder on one domain of its own data, or of others; optionally beside another model.
 
-    Without `domain`, `data` is one site: a folder of class folders. With `adapt`, its images are classified together,
-    and `plain` is what the model gets right on each of them alone.
+    Without `domain`, it is the test domain of the run or, with `data`, that folder of class folders. With `adapt`, the
+    images are classified together, and `plain` is what the model gets right on each of them alone.
     """
     options, model = options or AnswerOptions(), load_model(folder, device)
     own = not data
     data, root = find_data(model.config, data, root)
+    if own and not domain and (held_out := str(model.config.get("test", NOTHING))) != NOTHING:
+        domain = held_out
     model.max_pixels = max_pixels
     catalog, domain = find_site(model, data, root, domain, follow_links)
     other = None if against is None else load_model(against, device)
@@ -258,7 +260,10 @@ def find_site(model: Model, data: str, root: str, domain: str, follow_links: boo
             warnings.warn(warning, stacklevel=3)
         return Catalog(own_name, None, {own_name: files}), own_name
     if not domain and len(names) > 1:
-        raise UserError(f"Name the domain to measure on: --domain SITE. The domains of {data} are: {', '.join(names)}.")
+        raise UserError(
+            f"Name the domain to measure on: --domain SITE. The domains of {data} are: {', '.join(names)}. None of "
+            f"these folders is a class of the model ({some(model.classes)}), or {data} would be one site."
+        )
     return catalog, domain or names[0]
 
 

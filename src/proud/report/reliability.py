@@ -50,4 +50,4 @@ def measured(run: RunSource, key: str) -> dict[str, float | None]:
 
 def sites_of(run: RunSource) -> list[Site]:
     """A verdict per unlabeled domain, from the records of the run, with the images to look at."""
-    return diagnose(run.records, run.look_at)
+    return diagnose(run.records, run.look_at, bool(run.config.start_from))

@@ -1,4 +1,4 @@
-"""The images that `proud label-next` suggests, as one self-contained page beside its table."""
+"""Images to label, as one self-contained page beside its table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from proud.report.page import picture_uri, template
 from proud.text import printable
 
 
-def write_sheet(out: Path, table: str, sites: Mapping[str, Sequence[ListedImage]]) -> None:
-    """`table`: the name of the table to fill in."""
+def write_sheet(out: Path, sites: Mapping[str, Sequence[ListedImage]], command: str, lead: str) -> None:
+    """`command`: that which wrote the table; `lead`: what to do with it."""
     count = sum(map(len, sites.values()))
-    lead = f"In the order of their value. Labels go into the column label of {table}; the guesses are the model's."
-    context = {"title": f"{count} images to label", "lead": lead, "sites": sites, "picture": picture_uri}
+    title = "1 image to label" if count == 1 else f"{count} images to label"
+    context = {"title": title, "command": command, "lead": lead, "sites": sites, "picture": picture_uri}
     text = template("sheet.html").render(context)
     with replacing(out) as part:
         part.write_text(printable(text), encoding="utf-8")

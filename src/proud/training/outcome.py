@@ -38,7 +38,7 @@ def save_outcome(
 ) -> dict[str, Tensor]:
     """Writes the verdicts and the outputs; returns the prototypes."""
     rows = rows_to_look_at(loop, about)
-    sites = diagnose(records, images_to_look_at(loop, about, rows))
+    sites = diagnose(records, images_to_look_at(loop, about, rows), loop.method.context.start is not None)
     if sites:
         folder.write("diagnosis.json", json_file([site.as_json() for site in sites]))
     tensors: dict[str, Tensor] = {}

@@ -25,8 +25,10 @@ def draw_sample(expected: np.ndarray, order: np.ndarray, count: int, seed: int =
     """`count` rows, each with the same probability, from strata of equal size along the expected advantage [M].
 
     The rows of a stratum are shuffled and every (M / count)-th one is taken from a random start, so each stratum gets
-    its share. `order` [M] settles ties: the draw depends on the images alone, not on the order of their files.
+    its share. `order` [M] settles ties: the draw depends on the images alone, not on the order of their files, nor on
+    which model is named first.
     """
+    expected = -expected if expected.sum() < 0 else expected
     random = np.random.default_rng([STRATA, seed])
     rows = np.lexsort((order, expected))
     mixed = np.concatenate([random.permutation(part) for part in np.array_split(rows, STRATA)])

@@ -90,12 +90,20 @@ def recent_signals(records: Sequence[EpochRecord], name: str) -> dict[str, float
     return {key: sum(values) / len(values) for key, values in series.items()}
 
 
-def diagnose(records: Sequence[EpochRecord], look_at: Mapping[str, Sequence[LookAt]] | None = None) -> list[Site]:
-    """A verdict per site, from the records of a run (records.jsonl)."""
+def diagnose(
+    records: Sequence[EpochRecord], look_at: Mapping[str, Sequence[LookAt]] | None = None, started: bool = False
+) -> list[Site]:
+    """A verdict per site, from the records of a run (records.jsonl).
+
+    `started`: the run started from a trained model. Its pseudo-labels hardly change, right or wrong, so that stability
+    says nothing.
+    """
     names = dict.fromkeys(name for record in records for name in record.get("domains", {}))
     sites = []
     for name in names:
         signals = recent_signals(records, name)
+        if started:
+            signals.pop("stability", None)
         found = estimate(signals)
         images = tuple((look_at or {}).get(name, ()))[:SHOWN_IMAGES]
         verdict = verdict_of(found)
@@ -120,7 +128,7 @@ def reasons(signals: Mapping[str, float]) -> str:
     if "stability" in signals and "agreement" in signals:
         found.append(f"{100 * (1 - signals['stability']):.0f} % of the pseudo-labels change from epoch to epoch")
     elif "agreement" in signals:
-        found.append("one epoch: stability unknown")
+        found.append("stability unknown")
     if "agreement" in signals:
         found.append(f"views agree on {100 * signals['agreement']:.0f} %")
     if signals.get("class_shift", 0) > LIMITS.class_shift:

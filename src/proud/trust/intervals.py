@@ -38,9 +38,14 @@ class Interval:
     @property
     def difference(self) -> str:
         """The text of a difference, for example +2 points (−1 to +6, n = 200)."""
-        digits = 1 if self.has_decimal else 0
-        value, low, high = (signed(100 * number, digits) for number in (self.value, self.low, self.high))
+        value, low, high = self.points
         return f"{value} points ({low} to {high}, n = {self.images})"
+
+    @property
+    def points(self) -> list[str]:
+        """Of a difference: value and ends."""
+        digits = 1 if self.has_decimal else 0
+        return [signed(100 * number, digits) for number in (self.value, self.low, self.high)]
 
 
 def signed(number: float, digits: int = 1) -> str:

@@ -15,7 +15,9 @@ class EvaluateArguments(WithAnswers, WithFiles, WithData):
 
     run: RunFolder
     """folder of a finished run"""
-    domain: Annotated[str, value("SITE", "(default: --data is one site, a folder of class folders)")] = ""
+    domain: Annotated[
+        str, value("SITE", "(default: the run's test domain; with --data, that folder of class folders)")
+    ] = ""
     """the domain to measure on; its images need labels"""
     against: Annotated[str, value("RUN", "(optional)")] = ""
     """another run: the difference of accuracy on the same images, with its 95 % interval"""

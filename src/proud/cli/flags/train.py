@@ -105,7 +105,7 @@ def parse_first(argv: list[str]) -> tuple[First, list[str]]:
     if not first.run.start_from:
         return first, rest
     before = inherit.inherited(first.run.start_from)
-    for site in {*first.run.add} & {*before.unlabeled, *before.add}:
+    for site in {*first.run.add} & {*before.add}:
         warnings.warn(f"--add {site}: the run has this unlabeled site already, so it changes nothing.", stacklevel=2)
     again, rest = parsed(First(before))
     added = tuple(dict.fromkeys((*before.add, *first.run.add)))
