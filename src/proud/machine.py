@@ -37,6 +37,12 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def computes_bf16() -> bool:
+    """Whether this CPU has instructions for bf16, so that training in it is faster."""
+    tests = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, test, lambda: False)() for test in tests)
+
+
 def choose_threads(wanted: int, processes: int = 1) -> int:
     threads = wanted or default_threads(processes)
     torch.set_num_threads(threads)

@@ -190,7 +190,9 @@ def test_the_time_left_follows_the_work_of_the_stages(monkeypatch: pytest.Monkey
     assert pass_on(then, 1, 2, 4).left == pytest.approx(1 * 72), "this stage is faster than the work suggests"
 
 
-def test_long_runs_on_a_cpu_name_the_flags_that_help(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("with_bf16", [False, True])
+def test_long_runs_on_a_cpu_name_the_flags_that_help(with_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecast, "computes_bf16", lambda: with_bf16)
     found = forecast.Estimate(840, 1.94e9, 2.6e8, "cpu", " Faster: fewer --epochs.")
     assert str(found) == (
         "Estimate: about 14 min on this CPU; 1.9 GB of memory and 260 MB of disk space. Faster: fewer --epochs."
@@ -203,6 +205,7 @@ def test_long_runs_on_a_cpu_name_the_flags_that_help(monkeypatch: pytest.MonkeyP
     (told,) = [each.estimate for each in seen if each.estimate is not None]
     for flag in ("--epochs (now 4)", "--pretrain-epochs (now 4)", "--model (now digits)", "--batch-size (now 16)"):
         assert flag in told.advice
+    assert ("--precision bf16" in told.advice) is with_bf16
     assert told.seconds > 0 and told.disk > 1e6 and told.memory > 1e6
     assert all(each.left is not None for each in seen if each.record)
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from proud.data.types import Task
-from proud.machine import Memory
+from proud.machine import Memory, computes_bf16
 from proud.methods.base import Method, Stage
 from proud.methods.workload import Seconds, count_work, kind_of, time_work
 from proud.text import duration, file_size
@@ -169,8 +169,9 @@ def forecast(
 def faster(method: Method) -> str:
     """The flags that shorten a run on a CPU."""
     spec, config = method.context.spec, method.config
+    precision = "--precision bf16, " if method.context.precision == "fp32" and computes_bf16() else ""
     size = "" if spec.size < 64 else f"a smaller --size (now {spec.size}), "
     return (
-        f"Faster: {size}fewer --epochs (now {config.epochs}) or --pretrain-epochs (now {config.pretrain_epochs}), or a "
+        f"Faster: {precision}{size}fewer --epochs (now {config.epochs}) or --pretrain-epochs (now {config.pretrain_epochs}), or a "
         f"smaller --model (now {spec.name}). A smaller --batch-size (now {config.batch_size}) needs less memory."
     )
