@@ -172,6 +172,7 @@ def faster(method: Method) -> str:
     precision = "--precision bf16, " if method.context.precision == "fp32" and computes_bf16() else ""
     size = "" if spec.size < 64 else f"a smaller --size (now {spec.size}), "
     return (
-        f"Faster: {precision}{size}fewer --epochs (now {config.epochs}) or --pretrain-epochs (now {config.pretrain_epochs}), or a "
-        f"smaller --model (now {spec.name}). A smaller --batch-size (now {config.batch_size}) needs less memory."
+        f"Faster: {precision}{size}fewer --epochs (now {config.epochs}) or --pretrain-epochs (now "
+        f"{config.pretrain_epochs}), or a smaller --model (now {spec.name}). A smaller --batch-size (now "
+        f"{config.batch_size}) needs less memory."
     )
