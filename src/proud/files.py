@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -146,6 +147,17 @@ def open_plain(path: Path, most: int) -> BinaryIO:
         os.close(handle)
         raise OSError(f"{about.st_size:,} bytes exceed the limit of {most:,}")
     return os.fdopen(handle, "rb")
+
+
+def open_own(path: Path, more: int = 0) -> int:
+    """A handle for reading and writing a file of ours, made if missing. OSError for links, pipes and devices: what
+    they lead to is not ours."""
+    how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, how | more, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.ENXIO, "not a regular file")
+    return handle
 
 
 def read_regular(path: Path, most: int) -> bytes:

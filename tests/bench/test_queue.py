@@ -346,6 +346,20 @@ def test_a_claim_is_held_by_one(tmp_path: Path) -> None:
     assert owner(path) == "another worker"
 
 
+@pytest.mark.parametrize("name", ["locks/erm-one-two-1.lock", "results.jsonl"])
+@pytest.mark.parametrize("put", ["link", "pipe"])
+def test_a_bench_writes_through_no_link(name: str, put: str, arguments: Make, tmp_path: Path) -> None:
+    given = arguments(combos="one:two")
+    victim, place = tmp_path / "victim", out_folder(given) / name
+    victim.write_bytes(b"precious" if put == "link" and name.startswith("locks") else b"")
+    before = victim.read_bytes()
+    place.parent.mkdir(parents=True)
+    place.symlink_to(victim) if put == "link" else os.mkfifo(place)
+    with pytest.raises(UserError):
+        bench.run(given)
+    assert victim.read_bytes() == before
+
+
 def test_two_workers_share_a_folder_and_one_is_killed(arguments: Make, tmp_path: Path) -> None:
     """The first is killed in its second job. The other does what is free, waits for that job and takes it over."""
     shared = arguments(combos="four:one,one:three,one:two,three:one,two:one,two:three", epochs=6, quiet=False)

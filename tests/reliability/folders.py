@@ -241,13 +241,3 @@ def fuzz_folders(place: Path, seeds: Iterable[int], leaving: bool | None = None)
 def fuzz_into(place: Path, seeds: range, answer: Path, leaving: bool | None = None) -> None:
     """In a child, which may fork others."""
     answer.write_text(json.dumps(fuzz_folders(place, seeds, leaving)))
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    sys.path[:0] = [str(Path(__file__).parents[1])]
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    with tempfile.TemporaryDirectory(prefix="folders-") as temporary:
-        answer = fuzz_folders(Path(temporary), range(first, last))
-    print(json.dumps(answer, indent=1, ensure_ascii=False))

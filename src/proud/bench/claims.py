@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proud.errors import UserError
-from proud.files import user_errors
+from proud.files import open_own, user_errors
 from proud.stored import ClaimRecord
 from proud.typed import read_record
 
@@ -71,7 +71,7 @@ def owner(path: Path) -> str:
 def _open(path: Path) -> int:
     with user_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_own(path)
 
 
 def _lock(handle: int, path: Path, how: int) -> bool:

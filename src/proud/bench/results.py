@@ -17,7 +17,7 @@ from typing import Any
 from proud.bench.plan import Job, Key, Plan
 from proud.config import LAST_EPOCHS, ReadSpec, RunConfig, config_difference, flag, flat, method_settings
 from proud.errors import UserError
-from proud.files import MOST_LINES_BYTES, json_bytes, make_folder, read_regular, sync_folder, user_errors
+from proud.files import MOST_LINES_BYTES, json_bytes, make_folder, open_own, read_regular, sync_folder, user_errors
 from proud.methods import METHODS, method_config
 from proud.stored import EpochRecord, ResultRecord, ResultRow, RunRecord, Settings, TaskRecord, TimingRecord
 from proud.text import one_line, some
@@ -47,7 +47,7 @@ class Results:
             return self._add(row)
 
     def _add(self, row: ResultRow) -> bool:
-        with self.path.open("ab+") as file:
+        with os.fdopen(open_own(self.path, os.O_APPEND), "ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             content = file.read()

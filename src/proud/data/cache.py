@@ -29,7 +29,7 @@ from proud.data.catalog import Catalog, DomainFiles
 from proud.data.decode import PixelFormat
 from proud.data.file_states import PendingStates
 from proud.errors import UserError
-from proud.files import user_cache
+from proud.files import open_own, user_cache
 
 AUTOMATIC_BYTES = 3 << 30  # of pixels; below, memory holds them
 COPIED_BYTES = 1 << 28  # a part of the images up to this size is copied into memory
@@ -120,7 +120,7 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> Tensor:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = open_own(path)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

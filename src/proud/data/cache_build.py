@@ -19,7 +19,7 @@ import PIL
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.decode import BadImage, PixelFormat, content_hash, decode, hash_all, in_threads, with_bar
 from proud.data.file_states import PendingStates, state, states
-from proud.files import MOST_JSON_BYTES, json_bytes, json_file, read_regular
+from proud.files import MOST_JSON_BYTES, json_bytes, json_file, open_own, read_regular
 from proud.stamps import sealed
 from proud.stored import CacheRecord, PieceRecord
 from proud.typed import parse_sealed
@@ -170,7 +170,7 @@ class Build:
     ) -> dict[str, Any]:
         """All pieces of a file; missing ones are made. `work` fills a row and returns the problem, if any."""
         path, width = self._path(name), self.row_bytes[name]
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = open_own(path)
         try:
             os.ftruncate(handle, self.count * width)
 

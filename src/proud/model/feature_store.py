@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proud.files import make_folder, user_errors
+from proud.files import make_folder, open_own, user_errors
 
 MOST_BYTES = 4 << 30  # of all networks together; the least recently used go first
 ROWS_AT_ONCE = 8192
@@ -37,7 +37,7 @@ class FeatureStore:
         }
         with user_errors(folder):
             make_folder(folder)
-            self.files = {name: (folder / name).open("ab+") for name in parts}
+            self.files = {name: os.fdopen(open_own(folder / name, os.O_APPEND), "ab+") for name in parts}
         self.kinds = parts
         self.places: dict[str, int] = {}
 
@@ -48,7 +48,7 @@ class FeatureStore:
     @contextmanager
     def writing(self) -> Iterator[FeatureStore]:
         """One process adds rows, the others wait. Knows all contents from here on."""
-        with user_errors(self.folder), (self.folder / "lock").open("w") as lock:
+        with user_errors(self.folder), os.fdopen(open_own(self.folder / "lock"), "rb") as lock:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
             count = min(

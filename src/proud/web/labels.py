@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from proud.data.csv_table import read_table
 from proud.errors import UserError
-from proud.files import make_folder, replacing
+from proud.files import make_folder, open_own, replacing
 from proud.model.label_table import COLUMNS
 from proud.text import nfc, plain_cell, safe_cell
 
@@ -185,7 +185,7 @@ def only_writer(path: Path, cache: Path) -> Iterator[None]:
     """Two servers must not write one table. The lock lies in the cache: nothing is left beside the table."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
     make_folder(cache)
-    with (cache / f"{name}.lock").open("w") as lock:
+    with os.fdopen(open_own(cache / f"{name}.lock"), "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
