@@ -126,8 +126,8 @@ def several_sites(sources: Sequence[Source], classes: Sequence[str]) -> str:
 
 def too_few(least: int, there: int) -> str:
     return (
-        f"Adapting needs at least {FEWEST_PER_CLASS} images per class of one site, {least} in all; there are {there}. "
-        "Leave --adapt out."
+        f"Adapting needs at least {FEWEST_PER_CLASS} images per class of one site, {least} in all; there are {there}: "
+        "predict without adapting."
     )
 
 
