@@ -126,7 +126,8 @@ def run_command(argv: list[str], stop_after: int = 0) -> tuple[int, Any]:
 
 
 def with_file(argv: list[str], out: Path) -> tuple[int, Any]:
-    out.unlink(missing_ok=True)
+    for path in (out, out.with_suffix(".html")):  # some write a page beside the table
+        path.unlink(missing_ok=True)
     code, _ = run_command(argv)
     if code:
         return code, None
