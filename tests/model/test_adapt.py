@@ -68,7 +68,10 @@ def test_predictions_name_both_answers(
     assert [row["path"] for row in rows] == [row["path"] for row in plain]
     changed = sum(row["plain"] != row["label"] for row in rows)
     assert 0 < changed < 0.5 * len(rows)  # otherwise this test shows nothing
-    assert f"Adapting changed {changed} of 80 labels" in " ".join(capsys.readouterr().out.split())
+    alone, together = " ".join(capsys.readouterr().out.split()).split("80 images →")[1:]
+    assert f"Adapting changed {changed} of 80 labels" in together
+    assert "contains the true class for 90 %" in alone and "contains the true class" not in together
+    assert "for adapted answers nothing is guaranteed" in together
     assert share_right(rows, "label") > share_right(rows, "plain")
     assert before == {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
 

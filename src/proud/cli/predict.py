@@ -43,7 +43,7 @@ def predict(arguments: PredictArguments) -> int:
     model = load_model(arguments.run, arguments.device)
     model.max_pixels = arguments.max_pixels
     files = find_images(with_listed(arguments.images), arguments.follow_links)
-    about = guarantee(model.trust, options)
+    about = guarantee(model.trust, options, arguments.adapt)
     notice = ""
     if arguments.adapt:
         rows, bad, notice = predict_site(model, files, options, skip_bad=arguments.skip_bad, progress=True)

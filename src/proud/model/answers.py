@@ -91,7 +91,7 @@ def as_arrays(found: dict[str, list[Any]], names: np.ndarray) -> dict[str, np.nd
     return {column: columns[column] for column in found}
 
 
-def guarantee(trust: Trust | None, options: AnswerOptions) -> str:
+def guarantee(trust: Trust | None, options: AnswerOptions, adapted: bool = False) -> str:
     """What the columns of predictions.csv do and do not guarantee, in a sentence or two."""
     if trust is None:
         return (
@@ -106,6 +106,11 @@ def guarantee(trust: Trust | None, options: AnswerOptions) -> str:
         + (", if the model is as good as the networks of the folds. " if trust.folds else ". ")
         + "On other domains neither is guaranteed: measure them with proud evaluate."
     )
+    if adapted:
+        text = (
+            "confidence, set and abstain were fitted on answers to single images of the labeled domain: for adapted "
+            "answers nothing is guaranteed. Measure them with proud evaluate --adapt."
+        )
     if trust.threshold(options.risk) is None:
         lowest = trust.lowest_risk()
         hint = f"; the lowest possible is {100 * lowest:g} %" if lowest else ", nor any risk up to 30 %"
