@@ -104,3 +104,9 @@ def test_a_closed_pipe_ends_the_command(trained: Path, data: Path) -> None:
         child.stdout.close()
         assert "Traceback" not in child.stderr.read()
         assert child.wait() == 141
+
+
+def test_a_closed_stdout_is_refused_before_any_work(trained: Path, data: Path) -> None:
+    command = [sys.executable, "-m", "proud", "predict", str(trained), str(data / "south"), "--out", "-"]
+    found = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (found.returncode, found.stderr) == (2, "proud: --out -: stdout is closed. Name a file.\n")

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from together import RUNS, endless, one_run
 
 from proud.cli.flags.train import parse_train
+from proud.distributed import ranks
 from proud.distributed.group import Group
 from proud.distributed.ranks import check_method, join
 from proud.errors import UserError
@@ -182,3 +183,18 @@ def test_a_rank_that_no_group_has_is_refused(rank: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("MASTER_PORT", "1")
     with pytest.raises(UserError, match=f"RANK={rank} is not one of 1 processes"), join("cpu"):
         pass
+
+
+def test_signals_end_a_process_that_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    seen: list[Any] = []
+    monkeypatch.setattr(ranks.dist, "init_process_group", lambda *_, **__: seen.extend(map(signal.getsignal, numbers)))
+    monkeypatch.setattr(ranks.dist, "destroy_process_group", lambda: None)
+    monkeypatch.setattr(ranks, "Ranks", lambda: None)
+    for name, text in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with ranks.join("cpu"):
+        assert [signal.getsignal(number) for number in numbers] == before
+    assert seen == [signal.SIG_DFL] * 3

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TextIO
 
 from proud.errors import Stopped, UserError
 from proud.printing import write
@@ -74,6 +75,11 @@ def replace_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def is_closed(stream: TextIO) -> bool:
+    """Whether it replaces a closed one."""
+    return getattr(stream, "name", "") == os.devnull
 
 
 def closed_output() -> int:

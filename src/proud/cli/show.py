@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.markup import escape
 
+from proud.cli.exit import is_closed
+from proud.errors import UserError
 from proud.files import is_stdout
 from proud.model.format import read_verdicts
 from proud.printing import make_console
@@ -20,6 +23,8 @@ console = make_console()
 @contextmanager
 def messages_for(out: Path | str) -> Iterator[None]:
     """Messages go to stderr if the result goes to stdout."""
+    if is_stdout(out) and is_closed(sys.stdout):
+        raise UserError("--out -: stdout is closed. Name a file.")
     before, console.stderr = console.stderr, is_stdout(out)
     try:
         yield

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -54,13 +56,30 @@ def join(device: str) -> Iterator[Group]:
     cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if cuda:
         torch.cuda.set_device(_own_gpu(device))
-    with lost_rank_errors():
+    with lost_rank_errors(), ended_by_signals():
         dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
         ranks = Ranks()
     try:
         yield ranks
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Other ranks are waited for inside torch, where Python's signal handlers do not run. Nothing is written yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [
+        each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _own_gpu(device: str) -> int:
