@@ -338,9 +338,9 @@ class SharedPart(SharedWith):
 
 
 class ResultRow(TypedDict):
-    """One line of results.jsonl."""
+    """One line of results.jsonl. It holds its own checksum; lines of the first version do not."""
 
-    format: Literal["proud-result-1"]  # version
+    format: Literal["proud-result-1", "proud-result-2"]  # version
     bench: Name  # name of the data
     note: NotRequired[Name | None]  # of --note
     method: Name  # its name

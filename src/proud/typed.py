@@ -53,12 +53,16 @@ def as_record(value: Any, kind: type[Kind]) -> Kind:
         raise ValueError(_place_first(one_line(error))) from error
 
 
-def parse_lines(content: bytes, kind: type[Kind]) -> Iterator[Kind]:
-    """One record per line of a JSONL file; empty lines are skipped. ValueErrors name the line."""
+def parse_lines(content: bytes, kind: type[Kind], sealed_format: str = "") -> Iterator[Kind]:
+    """One record per line of a JSONL file; empty lines are skipped. ValueErrors name the line.
+
+    Lines of `sealed_format` hold their own checksum."""
     for number, line in enumerate(content.split(b"\n"), 1):
         if line.strip():
             try:
-                yield parse_record(line, kind)
+                value = parse_json(line)
+                has_seal = sealed_format and isinstance(value, dict) and value.get("format") == sealed_format
+                yield as_record(unsealed(value) if has_seal else value, kind)
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}") from error
 

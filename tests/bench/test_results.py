@@ -13,13 +13,15 @@ import pytest
 from PIL import Image
 
 from bench.small_bench import Diary, Make, rows_of, work_on, write_domains
-from proud.bench.results import BUILT_IN, FORMAT, Results, images_of, read_rows, settings_of
+from proud.bench.results import BUILT_IN, FORMAT, Results, images_of, line_of, read_rows, settings_of
 from proud.cli import bench
 from proud.cli.bench import out_folder
 from proud.errors import UserError
+from proud.stored import ResultRow
+from proud.typed import as_record
 
 ROW: dict[str, Any] = {
-    "format": FORMAT,
+    "format": "proud-result-1",  # without a checksum, so that tests can write it
     "bench": "mine",
     "method": "erm",
     "labeled": "a",
@@ -89,8 +91,8 @@ def test_other_numbers_of_images_are_refused_before_a_step(arguments: Make) -> N
     given = arguments(combos="one:two")
     assert bench.run(given) == 0
     path = out_folder(given) / "results.jsonl"
-    row = json.loads(path.read_text())
-    path.write_text(json.dumps(row | {"images": row["images"] | {"three": 99}}) + "\n")
+    (row,) = read_rows(path)
+    path.write_bytes(line_of(row | {"images": row["images"] | {"three": 99}}))
     steps: list[int] = []
     outcome = work_on(arguments(combos="one:four"), Diary(lambda job, now: steps.append(now.step)))
     (message,) = outcome.failures.values()
@@ -140,10 +142,10 @@ def test_a_run_with_two_lines_is_refused(tmp_path: Path) -> None:
 def test_a_setting_that_no_longer_exists_counts_if_it_was_on(arguments: Make, tmp_path: Path) -> None:
     bench.run(arguments(combos="one:two"))
     path = tmp_path / "out" / "results.jsonl"
-    row = json.loads(path.read_text())
+    (row,) = read_rows(path)
     for value, refused in ((False, False), (0.0, False), (0.3, True)):
         row["config"]["method_config"]["glitter"] = value
-        path.write_text(json.dumps(row) + "\n")
+        path.write_bytes(line_of(row))
         if not refused:
             bench.run(arguments(combos="one:two"))
             continue
@@ -157,3 +159,20 @@ def test_settings_that_a_line_does_not_name_have_their_defaults() -> None:
     assert settings_of({"method": "proud", "method_config": {"alpha": 0.7, **BUILT_IN}}) == plain
     other = {"method": "proud", "method_config": {"alpha": 0.7, "pml_views": "all"}}
     assert settings_of(other)["method_config"]["pml_views"] == "all"
+
+
+def test_no_wrong_bit_changes_a_result(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    row = as_record(ROW | {"format": FORMAT, "test_recall": [0.0, 0.25], "note": "as it was"}, ResultRow)
+    Results(path).add(row)
+    assert read_rows(path) == [row]
+    content = path.read_bytes()
+    refused = 0
+    for place in range(len(content)):
+        for bit in range(8):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+            try:
+                assert read_rows(path) in ([row], [])  # without its end, a line is that of a killed process
+            except UserError:
+                refused += 1
+    assert refused > 7 * len(content)

@@ -102,7 +102,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key not in ("finished", "seconds", "shared")}
+    return {key: value for key, value in row.items() if key not in ("finished", "seconds", "shared", "seal")}
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,10 @@ def forge(case: Path, path: Path) -> None:
         about = json.loads(path.read_bytes()) if path.suffix == ".json" else None
         if isinstance(about, dict) and SEAL in about:
             path.write_text(json.dumps(sealed({key: value for key, value in about.items() if key != SEAL})))
+        if path.name == "results.jsonl":
+            rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+            rows = [sealed({key: value for key, value in row.items() if key != SEAL}) for row in rows]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         beside = path.with_suffix(".json")
         if path.suffix == ".safetensors" and path.parent.name == "checkpoints" and beside.is_file():
             about = json.loads(beside.read_bytes())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proud.bench.plan import make_plan
-from proud.bench.results import FORMAT, ResultRow, portable
+from proud.bench.results import FORMAT, ResultRow, line_of, portable
 from proud.cli import bench
 from proud.cli.flags.bench import BenchArguments
 from proud.config import RunConfig
@@ -169,14 +169,14 @@ def test_table_only_reads_results_and_runs_nothing(tmp_path: Path, capsys: pytes
     rows = rows_for("pacs", ["proud"], lambda m, i, s: 80.0)
     half, rest = tmp_path / "pacs.jsonl", tmp_path / "more.jsonl"
     for path, part in ((half, rows[:6]), (rest, rows[6:])):
-        path.write_text("".join(json.dumps(row) + "\n" for row in part))
+        path.write_bytes(b"".join(map(line_of, part)))
     assert bench.run(BenchArguments("pacs", table_only=True, results=(half, rest))) == 0
     assert "+4.9" in capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"pacs.jsonl", "more.jsonl"}  # of two files, beside neither
     merged = tmp_path / "new" / "merged"
     assert bench.run(BenchArguments("pacs", table_only=True, results=(half, rest), out=str(merged))) == 0
     assert {path.name for path in merged.iterdir()} == {"results.md", "results.csv", "results.tex"}
-    (merged / "results.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    (merged / "results.jsonl").write_bytes(line_of(rows[0]))
     with pytest.raises(UserError, match="has results of its own"):
         bench.run(BenchArguments("pacs", table_only=True, results=(half, rest), out=str(merged)))
     assert bench.run(BenchArguments("pacs", table_only=True, results=(half,))) == 0

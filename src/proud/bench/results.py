@@ -19,11 +19,12 @@ from proud.config import LAST_EPOCHS, ReadSpec, RunConfig, config_difference, fl
 from proud.errors import UserError
 from proud.files import MOST_LINES_BYTES, json_bytes, make_folder, open_own, read_regular, sync_folder, user_errors
 from proud.methods import METHODS, method_config
+from proud.stamps import sealed
 from proud.stored import EpochRecord, ResultRecord, ResultRow, RunRecord, Settings, TaskRecord, TimingRecord
 from proud.text import one_line, some
 from proud.typed import as_record, parse_lines
 
-FORMAT = "proud-result-1"
+FORMAT = "proud-result-2"  # lines of the first version have no checksum
 CELL = ("labeled", "test", "unlabeled", "seed")
 """The settings that differ between the runs of one method in one table."""
 
@@ -59,11 +60,15 @@ class Results:
                 return False
             check_same_settings(known, {row["method"]: row["config"]}, self.path)  # another bench may have come between
             check_same_images([*known, row])
-            file.write(json_bytes(row) + b"\n")
+            file.write(line_of(row))
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self.path.parent)
         return True
+
+
+def line_of(row: ResultRow) -> bytes:
+    return json_bytes(sealed({**row}) if row["format"] == FORMAT else row) + b"\n"
 
 
 def read_rows(path: Path) -> list[ResultRow]:
@@ -76,7 +81,7 @@ def read_rows(path: Path) -> list[ResultRow]:
 
 def parse_rows(content: bytes, path: Path) -> list[ResultRow]:
     try:
-        rows = list(parse_lines(content, ResultRow))
+        rows = list(parse_lines(content, ResultRow, FORMAT))
         lines_of = Counter((row["bench"], *key_of(row)) for row in rows)
         if twice := [" ".join(map(str, run)) for run, lines in lines_of.items() if lines > 1]:
             raise ValueError(f"more than one line for {some(twice)}")
