@@ -16,7 +16,7 @@ from accuracy_tables import averages, coverage, demo, measured, mixing, results,
 from data_tables import near_copies_table
 from new_site_tables import adapt_table, compare_table, later_table, pool_table, time_table
 from real_sites_tables import all_parts, status, targets_table
-from recipe import labels_table, screen_table
+from recipe import few_table, labels_table, screen_table
 from screens import screen
 from soak_tables import (
     damage_table,
@@ -193,6 +193,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-targets": targets_table,
     "recipe-screen": screen_table,
     "recipe-labels": labels_table,
+    "recipe-few": few_table,
     "web": lambda: web_table(read("web.json")),
     "report-time": lambda: report_text(read("report.json")),
 }

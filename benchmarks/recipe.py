@@ -143,6 +143,12 @@ def labels_table() -> str:
     return table(["data", "variant", "mean gain", "lowest recall"], parts) + sources("labels", every)
 
 
+def few_table() -> str:
+    """Least numbers of steps of an epoch, where few images have labels."""
+    rows = complete(read("recipe/few-digits.jsonl"))
+    return comparison(rows) + sources("few", rows)
+
+
 def sources(name: str, rows: list[dict[str, Any]]) -> str:
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     (device,) = {row["device"] for row in rows}

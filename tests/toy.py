@@ -50,6 +50,7 @@ SHORT = {
     "lr": 0.02,
     "pretrain_epochs": 6,
     "weight_decay": 0.0005,
+    "least_steps": 1,
     "device": "cpu",
 }
 

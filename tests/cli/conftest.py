@@ -11,7 +11,7 @@ from toy import write_folders
 
 FLAGS = (
     "--size 16 --epochs 4 --pretrain-epochs 6 --batch-size 16 --lr 0.02 --threads 1 --device cpu "
-    "--weight-decay 0.0005 --method proud"
+    "--weight-decay 0.0005 --least-steps 1 --method proud"
 )
 ONE_EPOCH = ("--epochs", "1", "--pretrain-epochs", "1")
 

@@ -12,7 +12,8 @@ from toy_context import toy_context, toy_method
 from proud import ProUD
 from proud.cli.flags.train import parse_train
 from proud.config import Preset, RunConfig
-from proud.methods import METHODS, method_config
+from proud.methods import METHODS, method_class, method_config
+from proud.methods.base import Sizes
 from proud.methods.presets import KINDS, preset
 
 
@@ -40,6 +41,12 @@ def test_the_command_takes_the_kind_and_single_settings_count_more() -> None:
     arguments = parse_train([*words, "--hue", "0.2"])
     assert (arguments.settings.turn, arguments.settings.gray, arguments.settings.hue) == (True, 0, 0.2)
     assert not parse_train(words[:-2]).settings.turn
+
+
+def test_epochs_of_few_small_images_are_not_a_few_steps() -> None:
+    small = method_config("proud-plus", **preset("mine", "digits", "proud-plus"))
+    assert {stage.steps for stage in method_class("proud-plus").stages(small, Sizes(100, (100, 100)))} == {10}
+    assert settings("proud-plus", "mine")["least_steps"] == settings("proud-plus", "digits-dg")["least_steps"] == 1
 
 
 def test_python_takes_the_kind() -> None:
