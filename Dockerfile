@@ -1,16 +1,16 @@
-# For a CPU:  docker build -t proud .
-# For CUDA:   docker build -t proud --build-arg TORCH=cu128 .   then: docker run --gpus all ...
+# docker build -t proud .   PyTorch with CUDA's libraries: on a GPU with `docker run --gpus all`, else on the CPU
+# --build-arg TORCH_INDEX=ADDRESS   another package index for PyTorch, as that of its smaller builds for CPUs
+# --build-arg BASE=IMAGE            another base with Python 3.11 or newer, as one of NVIDIA's or PyTorch's for CUDA
 ARG BASE=python:3.12-slim
 FROM ${BASE}
 
-# a part of PyTorch's package index: cpu, or a version of CUDA, whose libraries come with it
-ARG TORCH=cpu
+ARG TORCH_INDEX=
 ARG EXTRAS=review,export,dicom
 
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN pip install --no-cache-dir torch torchvision --index-url https://download.pytorch.org/whl/${TORCH} \
+RUN pip install --no-cache-dir torch torchvision ${TORCH_INDEX:+--index-url ${TORCH_INDEX}} \
     && pip install --no-cache-dir ".[${EXTRAS}]" \
     && rm -rf /source
 
