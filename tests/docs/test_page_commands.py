@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OF_THE_READER = ("--data", "--from", "--root")
 """their values are files that a test does not have"""
-OF_OTHERS = {"--build-arg", "--rm", "--nproc-per-node", "--data-binary", "--height", "--help", "--version"}
+OF_OTHERS = {"--gpus", "--rm", "--nproc-per-node", "--data-binary", "--height", "--help", "--version"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 
 
