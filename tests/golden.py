@@ -47,7 +47,7 @@ def train_bench(folder: Path) -> dict[str, dict[str, Any]]:
         seeds="1",
         epochs=2,
         pretrain_epochs=12,
-        set=("batch_size=8", "lr=0.005"),
+        set=("batch_size=8", "least_steps=1", "lr=0.005"),
         reading=ReadSpec(size=SIDE),
         network=NetSpec(model="digits", weights="none"),
         machine=Machine(device="cpu", threads=1),

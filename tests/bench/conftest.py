@@ -49,7 +49,7 @@ def arguments(tiny: Path, tmp_path: Path) -> Make:
             "combos": "one:two,two:one",
             "epochs": 1,
             "pretrain_epochs": 1,
-            "set": ("batch_size=4",),
+            "set": ("batch_size=4", "least_steps=1"),
             "model": "digits",
             "weights": "none",
             "size": 16,

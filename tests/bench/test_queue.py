@@ -114,7 +114,7 @@ def test_the_same_data_under_another_path_continues(
 def test_other_settings_are_refused(arguments: Make) -> None:
     bench.run(arguments(combos="one:two"))
     with pytest.raises(UserError, match=r"(?s)other settings.*lr: 0\.01 → 0\.5"):
-        bench.run(arguments(combos="two:one", set=("batch_size=4", "lr=0.5")))
+        bench.run(arguments(combos="two:one", set=("batch_size=4", "least_steps=1", "lr=0.5")))
     with pytest.raises(UserError, match="epochs: 1 → 2"):
         bench.run(arguments(combos="one:two", epochs=2))
 
@@ -200,7 +200,7 @@ def test_ctrl_c_keeps_the_queue_usable(arguments: Make) -> None:
 
 
 def test_one_failing_run_does_not_stop_the_others(arguments: Make) -> None:
-    broken = arguments(methods="erm,proud", combos="one:two", set=("batch_size=4", "lr=1e30"))
+    broken = arguments(methods="erm,proud", combos="one:two", set=("batch_size=4", "least_steps=1", "lr=1e30"))
     outcome = work_on(broken, Diary())
     assert {key.method for key in outcome.failures} == {"erm", "proud"}
     assert bench.run(broken) == 1

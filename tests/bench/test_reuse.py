@@ -31,7 +31,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("data") / "uneven"
     for look, (name, per_class) in enumerate({"one": 2, "two": 1, "three": 3, "four": 5}.items()):
         write_folders(root, {name: look}, per_class=per_class)
-    return {"name": str(root), "set": ("batch_size=8",)}
+    return {"name": str(root), "set": ("batch_size=8", "least_steps=1")}
 
 
 class Steps(Diary):
@@ -217,7 +217,7 @@ def test_in_processes_side_by_side_nothing_is_trained_twice_or_differently(argum
 
 
 def test_an_equal_budget_is_shared_too(arguments: Make) -> None:
-    settings = {"methods": "erm,proud", "epochs": 0, "equal_budget": 5, "set": ("batch_size=8",)}
+    settings = {"methods": "erm,proud", "epochs": 0, "equal_budget": 5, "set": ("batch_size=8", "least_steps=1")}
     together, view = arguments(combos=TWO, **settings), Steps()
     assert work_on(together, view).stopped == ""
     assert {test for method, test, stage in view.steps if method == "erm" or stage == "pretrain"} == {"three"}
@@ -233,8 +233,8 @@ def test_keys_differ_where_anything_differs_that_decides_the_work(arguments: Mak
     assert usual == keys() == keys(combos="one:three") and usual.training and usual.pretraining
     changes: list[dict[str, Any]] = [
         {"seeds": "2"}, {"combos": "two:one"}, {"methods": "erm-noisemix"}, {"methods": "dgvgs"}, {"val": 0.3},
-        {"size": 32}, {"set": ("batch_size=4", "lr=0.5")}, {"pretrain_epochs": 2}, {"precision": "bf16"},
-        {"options": Options(device="cpu", threads=2)}, {"name": uneven["name"]},
+        {"size": 32}, {"set": ("batch_size=4", "least_steps=1", "lr=0.5")}, {"pretrain_epochs": 2},
+        {"precision": "bf16"}, {"options": Options(device="cpu", threads=2)}, {"name": uneven["name"]},
     ]  # fmt: skip
     every = [usual, *(keys(**change) for change in changes)]
     assert len({key.training for key in every}) == len({key.pretraining for key in every}) == len(every)

@@ -18,7 +18,7 @@ from killing import fingerprint
 from toy import write_folders
 
 SETTINGS = """--labeled a --test c --size 16 --model digits --weights none --threads 1 --device cpu --epochs 1
---pretrain-epochs 1 --batch-size 8 --method proud --quiet"""
+--pretrain-epochs 1 --batch-size 8 --least-steps 1 --method proud --quiet"""
 FLAGS = SETTINGS.split()
 KILLS = {  # in `make soak`
     "predict": 40,
