@@ -16,7 +16,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "office-home": {**PHOTOS, "epochs": 60, "pretrain_epochs": 30, "weight_decay": 0.0001, "tau_uncertainty": 0.02},
     "digits-dg": {**DIGITS, "epochs": 800, "pretrain_epochs": 200},
     "embedded": {**DIGITS, "epochs": 20, "pretrain_epochs": 20, "batch_size": 64},
-    # one's own data, by the kind of network; few images make few steps, which leave an untrained network untrained
+    # one's own data, by the kind of network; few images make too few steps for a network without pretrained weights
     "photos": {**PHOTOS, "epochs": 60, "pretrain_epochs": 30},
     "small": {**DIGITS, "epochs": 200, "pretrain_epochs": 100, "least_steps": 10},
 }

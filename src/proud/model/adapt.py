@@ -45,7 +45,6 @@ SAMPLE, BATCH = 1024, 128  # images that a site's batch statistics are measured 
 TRAINING_COUNTS = 64.0  # images that training's batch statistics count as
 ROWS = 8192  # processed at a time
 LEAST = 1e-12
-LAST = torch.channels_last
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +175,7 @@ def _of_site(model: Model, reading: Reading) -> Net:
         progress=reading.progress,
         description="Reading a sample",
     )
-    return site_network(model, images)
+    return site_network(model, images, reading.progress)
 
 
 def site_network(model: Model, images: Tensor, progress: bool = False) -> Net:
@@ -187,8 +186,7 @@ def site_network(model: Model, images: Tensor, progress: bool = False) -> Net:
     parts = images.tensor_split(-(-count // BATCH))
     done = (0, *map(len, parts[:-1]))
     batches = (
-        # wide activations: twice as fast with the channels last
-        ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std).contiguous(memory_format=LAST)
+        ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std)
         for _, part in zip(with_bar(done, count, progress, "Measuring a sample"), parts, strict=True)
     )
     return with_site_statistics(model.net, batches, count / (count + TRAINING_COUNTS))

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proud.files import open_own
 from proud.machine import Stopped
 from proud.methods.base import LossFunction, Method, Stage
 from proud.randomness import Draws, Randomness, raw_sizes, shape_draws
@@ -155,8 +156,7 @@ def turn_to_compile() -> Iterator[None]:
     handle = None
     try:
         with suppress(OSError):  # without a lock, all compile at once
-            lock = Path(cache_dir()) / "proud.lock"
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            handle = open_own(Path(cache_dir()) / "proud.lock")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
