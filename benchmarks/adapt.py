@@ -22,10 +22,11 @@ from torch import Tensor
 from proud import ops
 from proud.files import write_json
 from proud.machine import choose_device, choose_threads, environment
-from proud.model.adapt import BATCH, SAMPLE, aligned, combine, site_network
+from proud.model.adapt import BATCH, SAMPLE, aligned, combine, site_network, site_outputs
 from proud.model.predict import Model
-from proud.nets.batch_norm import has_batch_norm, may_use_site_statistics
+from proud.nets.batch_norm import has_batch_norm
 from proud.nets.forward import forward_all
+from proud.nets.site_statistics import may_use_site_statistics
 
 BATCHES = (16, 64, 256)
 T3A_KEPT = 100
@@ -44,33 +45,31 @@ class Site:
         weight = self.model.net.head.weight.detach().cpu()
         found = {"plain": logits, "t3a": ops.t3a(features, logits, weight, T3A_KEPT)}
         if has_batch_norm(self.model.net):
-            found["statistics"] = self.forward(self.model.net, rows, min(len(rows), BATCH))[1]
+            found["statistics"] = self.batch_statistics(rows)
         if may_use_site_statistics(self.model.net):
             sample = self.images[rows[:: -(-len(rows) // SAMPLE)]]
-            features, logits = self.forward(site_network(self.model, sample), rows)
+            features, logits, _ = site_outputs(self.model, site_network(self.model, sample), self.images[rows])
         return found | {"adapt": combine(self.model, aligned(self.model, features).half(), logits)}
 
-    def forward(self, net: Any, rows: Tensor, batch_statistics: int = 0) -> tuple[Tensor, Tensor]:
-        model = self.model
-        found = forward_all(net, self.images[rows], model.spec, model.device, "fp32", batch_statistics)
-        return found[0].cpu(), found[1].cpu()
+    def batch_statistics(self, rows: Tensor) -> Tensor:
+        """Logits with the statistics of the images themselves, in all layers."""
+        model, size = self.model, min(len(rows), BATCH)
+        return forward_all(model.net, self.images[rows], model.spec, model.device, "fp32", size)[1].cpu()
 
-    def accuracies(self, parts: list[Tensor]) -> dict[str, float]:
-        """Percent, over all images of the parts."""
-        right: dict[str, list[Tensor]] = {}
+    def right(self, parts: list[Tensor]) -> dict[str, Tensor]:
+        """Whether each image of the parts is classified correctly, by method."""
+        found: dict[str, list[Tensor]] = {}
         for rows in parts:
             for name, logits in self.answers(rows).items():
-                right.setdefault(name, []).append(logits.argmax(1) == self.labels[rows])
-        return {name: round(100 * torch.cat(found).float().mean().item(), 2) for name, found in right.items()}
+                found.setdefault(name, []).append(logits.argmax(1) == self.labels[rows])
+        return {name: torch.cat(each) for name, each in found.items()}
 
-    def balanced(self) -> dict[str, float]:
-        """Percent, of all images together: the mean of the recalls of the classes."""
-        answers = self.answers(torch.arange(len(self.labels)))
-        found = {}
-        for name, logits in answers.items():
-            right = (logits.argmax(1) == self.labels).double()
-            found[name] = round(100 * fmean(right[self.labels == k].mean().item() for k in self.labels.unique()), 2)
-        return found
+    def accuracies(self, parts: list[Tensor]) -> dict[str, float]:
+        return {name: percent(right) for name, right in self.right(parts).items()}
+
+
+def percent(right: Tensor) -> float:
+    return round(100 * right.double().mean().item(), 2)
 
 
 def measure(site: Site) -> dict[str, Any]:
@@ -79,7 +78,11 @@ def measure(site: Site) -> dict[str, Any]:
     for size in BATCHES:
         parts = [rows for rows in order.split(size) if len(rows) == size]
         found[str(size)] = site.accuracies(parts) if parts else None
-    found["whole"], found["balanced"] = site.accuracies([order]), site.balanced()
+    together, labels = site.right([order]), site.labels[order]
+    found["whole"] = {name: percent(right) for name, right in together.items()}
+    found["balanced"] = {
+        name: round(fmean(percent(right[labels == k]) for k in labels.unique()), 2) for name, right in together.items()
+    }
     draws = [site.accuracies([skewed(site.labels, SKEW, seed)]) for seed in range(DRAWS)]
     found["skewed"] = {name: round(fmean(draw[name] for draw in draws), 2) for name in draws[0]}
     return found

@@ -3,7 +3,7 @@
 Prototypes of the site start from the images of which the classifier is surest (DaPP with a choice of images), and the
 model's own prototypes hold them in place where a class is rare; a second round builds them from the surest answers of
 the first. Prototypes and classifier then decide together. Networks with batch norm also get the site's own
-statistics. No class mix of the site is assumed.
+statistics, in their last stage. No class mix of the site is assumed.
 
 The images are processed in the order of their content, so names and order of the files change nothing. Of each image
 only its features, in half precision, and its logits are kept.
@@ -25,9 +25,9 @@ from torch.nn.functional import normalize, one_hot
 from proud import ops
 from proud.data.decode import Source, decode_all, hash_all, with_bar
 from proud.errors import UserError
-from proud.nets.batch_norm import may_use_site_statistics, with_site_statistics
 from proud.nets.forward import forward_all
 from proud.nets.models import Net
+from proud.nets.site_statistics import SiteNet, may_use_site_statistics, with_site_statistics
 from proud.text import some
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def adapt_site(model: Model, reading: Reading) -> Adapted:
     outputs: list[tuple[Tensor, Tensor, Tensor]] = []
     for places, images in ordered.pieces():
         rows += [order[place] for place in places]
-        features, plain = model.outputs(images)
-        features, logits = (features, plain) if site is model.net else _outputs(model, site, images)
+        features, logits, plain = site_outputs(model, site, images)
         outputs.append((aligned(model, features).half(), logits, plain))
     reading.bad = ordered.bad
     if len(rows) < least:
@@ -179,7 +178,8 @@ def _of_site(model: Model, reading: Reading) -> Net:
 
 
 def site_network(model: Model, images: Tensor, progress: bool = False) -> Net:
-    """With the batch statistics of these images and, the fewer they are, those of training."""
+    """With the batch statistics of these images and, the fewer they are, those of training. The model's own network
+    if there are no images, or if its last stage is not a module that can be computed twice."""
     spec, count = model.spec, len(images)
     if count < 2:
         return model.net
@@ -189,9 +189,18 @@ def site_network(model: Model, images: Tensor, progress: bool = False) -> Net:
         ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std)
         for _, part in zip(with_bar(done, count, progress, "Measuring a sample"), parts, strict=True)
     )
-    return with_site_statistics(model.net, batches, count / (count + TRAINING_COUNTS))
+    site = with_site_statistics(model.net, batches, count / (count + TRAINING_COUNTS))
+    try:
+        site_outputs(model, site, images[:2])
+    except (RuntimeError, TypeError):
+        return model.net
+    return site
 
 
-def _outputs(model: Model, net: Net, images: Tensor) -> tuple[Tensor, Tensor]:
-    features, logits = forward_all(net, images, model.spec, model.device, "fp32")
-    return features.cpu(), logits.cpu()
+def site_outputs(model: Model, net: Net, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Features and logits for the site, and the model's own logits."""
+    features, logits = (each.cpu() for each in forward_all(net, images, model.spec, model.device, "fp32"))
+    if not isinstance(net, SiteNet):
+        return features, logits, logits
+    plain, adapted = logits.chunk(2, 1)
+    return features.chunk(2, 1)[1], adapted, plain

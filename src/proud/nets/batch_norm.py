@@ -1,12 +1,10 @@
-"""Everything about batch norm: synchronised over processes, evaluated with the statistics of the batch itself, or with
-those of a site. No other file deals with it."""
+"""Batch norm synchronised over processes, or evaluated with the statistics of the batch itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
-from typing import TypeVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +12,6 @@ from torch import Tensor, nn
 from proud.errors import UserError
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
-Network = TypeVar("Network", bound=nn.Module)
 Sum = Callable[[Tensor], Tensor]  # over processes, with gradient
 
 
@@ -119,30 +116,3 @@ def evaluating(network: nn.Module, batch_statistics: bool = False) -> Iterator[N
         for norm, (mean, variance) in zip(norms, running, strict=True):
             norm.running_mean, norm.running_var = mean, variance
         network.train(was_training)
-
-
-# ---- the statistics of a site
-
-
-def may_use_site_statistics(network: nn.Module) -> bool:
-    """Whether there are running statistics that a site's own can replace in part."""
-    norms = [module for module in network.modules() if isinstance(module, BatchNorm)]
-    return bool(norms) and all(norm.running_mean is not None for norm in norms)
-
-
-@torch.no_grad()
-def with_site_statistics(network: Network, batches: Iterable[Tensor], share: float) -> Network:
-    """A copy of the network in which the mean statistics of these batches have this share, and training's the rest."""
-    copy = deepcopy(network).eval()
-    norms = [module for module in copy.modules() if isinstance(module, BatchNorm)]
-    before = [(cast(Tensor, norm.running_mean).clone(), cast(Tensor, norm.running_var).clone()) for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # the plain mean over all batches
-        norm.train()
-    for batch in batches:
-        copy(batch)
-    for norm, (mean, variance) in zip(norms, before, strict=True):
-        cast(Tensor, norm.running_mean).lerp_(mean, 1 - share)
-        cast(Tensor, norm.running_var).lerp_(variance, 1 - share)
-    return copy.eval()
