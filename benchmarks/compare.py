@@ -26,7 +26,7 @@ from proud.machine import choose_device, choose_threads, environment
 from proud.model.compare import MOST_LABELS
 from proud.model.predict import Model
 from proud.trust.calibration import probabilities
-from proud.trust.comparison import difference_interval, draw_sample
+from proud.trust.comparison import difference_interval, draw_sample, make_strata
 from proud.trust.intervals import Interval
 
 DRAWS = 1000
@@ -42,7 +42,7 @@ def simulate(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> dict[
     apart = (a != b).nonzero()[0]
     mean = ((first + second) / 2)[apart]
     line = np.arange(len(apart))
-    expected = mean[line, a[apart]] - mean[line, b[apart]]
+    strata = make_strata(mean[line, a[apart]] - mean[line, b[apart]], line)
     wins, losses = (a == labels)[apart], (b == labels)[apart]
     truth = float((a == labels).mean() - (b == labels).mean())
     count = min(MOST_LABELS, len(apart))
@@ -53,7 +53,7 @@ def simulate(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> dict[
 
     found = []
     for seed in range(DRAWS):
-        rows = draw_sample(expected, line, count, seed)
+        rows = draw_sample(strata, count, seed)
         found.append(interval(int(wins[rows].sum()), int(losses[rows].sum())))
     better = [each.low > 0 if truth > 0 else each.high < 0 for each in found]
     worse = [each.high < 0 if truth > 0 else each.low > 0 for each in found]

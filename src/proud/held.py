@@ -141,6 +141,19 @@ class HeldFolder:
             os.replace(part, name, src_dir_fd=self.handle(), dst_dir_fd=self.handle())
             os.fsync(self.handle())
 
+    def write_together(self, files: dict[str, bytes]) -> None:
+        """Replace several files: all are on the disk before the first gets its name, in their order."""
+        parts = {part_name(name): name for name in files}
+        try:
+            for part, name in parts.items():
+                self.write_part(part, name, files[name])
+            for part, name in parts.items():
+                self.rename_part(part, name)
+        except BaseException:
+            for part in parts:
+                self._drop(part)
+            raise
+
     def _drop(self, part: str) -> None:
         with suppress(OSError):
             os.unlink(part, dir_fd=self.handle())

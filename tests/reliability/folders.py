@@ -126,7 +126,7 @@ def run_command(argv: list[str], stop_after: int = 0) -> tuple[int, Any]:
 
 
 def with_file(argv: list[str], out: Path) -> tuple[int, Any]:
-    for path in (out, out.with_suffix(".html")):  # some write a page beside the table
+    for path in (out, out.with_suffix(".html"), out.with_suffix(".json")):  # some write a page and a record, too
         path.unlink(missing_ok=True)
     code, _ = run_command(argv)
     if code:

@@ -7,13 +7,13 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from proud.trust.comparison import STRATA, difference_interval, draw_sample, exact_difference
+from proud.trust.comparison import STRATA, difference_interval, draw_sample, exact_difference, make_strata
 
 
 def test_the_draw_is_fair_stratified_and_independent_of_the_order() -> None:
     expected = np.linspace(-1, 1.1, 73)
     order = np.random.default_rng(0).permutation(73)
-    drawn = [draw_sample(expected, order, 50, seed) for seed in range(400)]
+    drawn = [draw_sample(make_strata(expected, order), 50, seed) for seed in range(400)]
     assert all(len(set(rows.tolist())) == 50 for rows in drawn)
     chance = np.bincount(np.concatenate(drawn), minlength=73) / 400
     assert abs(chance - 50 / 73).max() < 0.11  # four standard errors
@@ -21,16 +21,16 @@ def test_the_draw_is_fair_stratified_and_independent_of_the_order() -> None:
         per_stratum = np.bincount(rows * STRATA // 73, minlength=STRATA)
         assert per_stratum.min() >= 9 and per_stratum.max() <= 11
     shuffled = np.random.default_rng(1).permutation(73)
-    again = draw_sample(expected[shuffled], order[shuffled], 50, seed=3)
+    again = draw_sample(make_strata(expected[shuffled], order[shuffled]), 50, seed=3)
     assert sorted(shuffled[again]) == sorted(drawn[3])
-    exchanged = draw_sample(-expected, order, 50, seed=3)  # the models
+    exchanged = draw_sample(make_strata(-expected, order), 50, seed=3)  # the models
     assert sorted(exchanged) == sorted(drawn[3])
 
 
 def test_ties_are_settled_by_the_images() -> None:
     order = np.arange(40)[::-1].copy()
-    first = draw_sample(np.zeros(40), order, 10)
-    turned = draw_sample(np.zeros(40), order[::-1].copy(), 10)
+    first = draw_sample(make_strata(np.zeros(40), order), 10)
+    turned = draw_sample(make_strata(np.zeros(40), order[::-1].copy()), 10)
     assert sorted(order[first]) == sorted(order[::-1][turned])
 
 

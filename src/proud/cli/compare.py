@@ -13,24 +13,23 @@ from proud.cli.show import console, show_plain, unreadable
 from proud.data.decode import first_bad_files
 from proud.errors import UserError
 from proud.files import check_output
-from proud.model.compare import Disagreement, Verdict, disagreement, filled_in, verdict
-from proud.model.load import load_model
+from proud.model.compare import Disagreement, disagreement
+from proud.model.verdict import Verdict, page_of, read_comparison, record_of, verdict
 from proud.report.figures.pictures import ListedImage
-from proud.report.sheet import write_sheet
+from proud.report.sheet import sheet_bytes
 from proud.text import some
 
 SHOWN_PAIRS, MOST_NAMES = 10, 30
 
 
 def run(arguments: CompareArguments) -> int:
+    return tell_verdict(arguments) if arguments.labels else draw(arguments)
+
+
+def draw(arguments: CompareArguments) -> int:
     if not arguments.images.is_dir():
         raise UserError(f"{arguments.images} is not a folder: name the folder with the site's images.")
-    page = arguments.out.with_suffix(".html")
-    if arguments.labels:
-        check_labels(arguments)
-    else:
-        check_output(arguments.out, arguments.overwrite)
-        check_output(page, arguments.overwrite)
+    check_outputs(arguments.out, arguments.overwrite)
     found = disagreement(
         arguments.first,
         arguments.second,
@@ -42,32 +41,48 @@ def run(arguments: CompareArguments) -> int:
         progress=True,
     )
     show_disagreement(arguments, found)
-    if arguments.labels:
-        show_verdict(arguments, found, verdict(found, Path(arguments.labels)))
-    elif found.files:
-        found.write(arguments.out)
-        images = [ListedImage(image, path, "", "") for path, image in found.pictures()]
-        write_sheet(
-            page, {found.folder: images}, "proud compare", f"Labels go into the column label of {arguments.out}."
-        )
-        ask_for_labels(arguments, found, page)
+    if found.files:
+        found.write(arguments.out, sheet(arguments.out, found))
+        ask_for_labels(arguments, found)
     return 0
 
 
-def check_labels(arguments: CompareArguments) -> None:
-    """Before all images are classified."""
+def tell_verdict(arguments: CompareArguments) -> int:
+    """The images were classified when they were drawn."""
     table = Path(arguments.labels)
     if not table.is_file():
         raise UserError(f"--labels {arguments.labels}: no such file.")
-    filled_in(table, load_model(arguments.first, "cpu").classes)
+    show_verdict(arguments, verdict(arguments.first, arguments.second, arguments.images, table))
+    return 0
+
+
+def check_outputs(out: Path, overwrite: bool) -> None:
+    """Before all images are classified. Even --overwrite never replaces someone else's JSON file."""
+    if out.suffix.lower() in (".html", ".json"):
+        raise UserError(
+            f"--out {out}: a page (.html) and a record (.json) are written beside the table: give it another ending, "
+            f"e.g. --out {out.with_suffix('.csv')}."
+        )
+    check_output(out, overwrite)
+    page, record = page_of(out), record_of(out)
+    check_output(page, overwrite)
+    check_output(record, overwrite)
+    if record.exists():
+        try:
+            read_comparison(record)
+        except UserError as error:
+            raise UserError(f"{record} is no record of `proud compare`: choose another --out, or remove it.") from error
+
+
+def sheet(out: Path, found: Disagreement) -> bytes:
+    images = [ListedImage(image, path, "", "") for path, image in found.pictures()]
+    return sheet_bytes({found.folder: images}, "proud compare", f"Labels go into the column label of {out}.")
 
 
 def show_disagreement(arguments: CompareArguments, found: Disagreement) -> None:
     if found.skipped:
         show_plain(f"{unreadable(len(found.skipped))} skipped:\n{first_bad_files(found.skipped)}")
-    share = 100 * len(found.files) / found.images
-    show_plain(f"A: {arguments.first}\nB: {arguments.second}")
-    show_plain(f"They give different labels to {len(found.files)} of {found.images} images ({share:.1f} %).")
+    show_counts(arguments, len(found.files), found.images)
     if not found.files:
         show_plain("Their accuracies are equal there, so there is nothing to label.")
         return
@@ -81,19 +96,27 @@ def show_disagreement(arguments: CompareArguments, found: Disagreement) -> None:
         show_plain(f"and {len(found.pairs) - SHOWN_PAIRS} other pairs of labels")
 
 
-def ask_for_labels(arguments: CompareArguments, found: Disagreement, page: Path) -> None:
+def show_counts(arguments: CompareArguments, disagreements: int, images: int) -> None:
+    share = 100 * disagreements / images
+    show_plain(f"A: {arguments.first}\nB: {arguments.second}")
+    show_plain(f"They give different labels to {disagreements} of {images} images ({share:.1f} %).")
+
+
+def ask_for_labels(arguments: CompareArguments, found: Disagreement) -> None:
     words = ["proud", "compare", str(arguments.first), str(arguments.second), str(arguments.images)]
     command = shlex.join([*words, "--labels", str(arguments.out)])
     classes = ", ".join(found.classes) if len(found.classes) <= MOST_NAMES else some(found.classes)
     every = len(found.sample) == len(found.files)
     show_plain(
         f"{'All of them' if every else f'{len(found.sample)} of them, drawn at random'} → {arguments.out}\n"
-        f"What they look like: {page}\n"
-        f"Fill in the column label for all of them ({classes}), then: {command}"
+        f"What they look like: {page_of(arguments.out)}\n"
+        f"Fill in the column label for all of them ({classes}), then: {command}\n"
+        f"Keep {record_of(arguments.out)} beside the table: the verdict needs it."
     )
 
 
-def show_verdict(arguments: CompareArguments, found: Disagreement, told: Verdict) -> None:
+def show_verdict(arguments: CompareArguments, told: Verdict) -> None:
+    show_counts(arguments, told.disagreements, told.difference.images)
     if told.labels < told.drawn:
         missing = told.drawn - told.labels
         show_plain(

@@ -12,10 +12,14 @@ from proud.text import printable
 
 
 def write_sheet(out: Path, sites: Mapping[str, Sequence[ListedImage]], command: str, lead: str) -> None:
+    """The page alone."""
+    with replacing(out) as part:
+        part.write_bytes(sheet_bytes(sites, command, lead))
+
+
+def sheet_bytes(sites: Mapping[str, Sequence[ListedImage]], command: str, lead: str) -> bytes:
     """`command`: that which wrote the table; `lead`: what to do with it."""
     count = sum(map(len, sites.values()))
     title = "1 image to label" if count == 1 else f"{count} images to label"
     context = {"title": title, "command": command, "lead": lead, "sites": sites, "picture": picture_uri}
-    text = template("sheet.html").render(context)
-    with replacing(out) as part:
-        part.write_text(printable(text), encoding="utf-8")
+    return printable(template("sheet.html").render(context)).encode()

@@ -21,18 +21,22 @@ HALVINGS = 20
 ROUNDING = 1e-12
 
 
-def draw_sample(expected: np.ndarray, order: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
-    """`count` rows, each with the same probability, from strata of equal size along the expected advantage [M].
+def make_strata(expected: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
+    """The rows of each stratum: parts of equal size along the expected advantage [M].
 
-    The rows of a stratum are shuffled and every (M / count)-th one is taken from a random start, so each stratum gets
-    its share. `order` [M] settles ties: the draw depends on the images alone, not on the order of their files, nor on
-    which model is named first.
+    `order` [M] settles ties: strata depend on the images alone, not on the order of their files, nor on which model is
+    named first.
     """
     expected = -expected if expected.sum() < 0 else expected
+    return np.array_split(np.lexsort((order, expected)), STRATA)
+
+
+def draw_sample(strata: list[np.ndarray], count: int, seed: int = 0) -> np.ndarray:
+    """`count` rows, each with the same probability. The rows of a stratum are shuffled and every (M / count)-th one is
+    taken from a random start, so each stratum gets its share."""
     random = np.random.default_rng([STRATA, seed])
-    rows = np.lexsort((order, expected))
-    mixed = np.concatenate([random.permutation(part) for part in np.array_split(rows, STRATA)])
-    places = (np.arange(count) + random.random()) * (len(rows) / count)
+    mixed = np.concatenate([random.permutation(part) for part in strata])
+    places = (np.arange(count) + random.random()) * (len(mixed) / count)
     return mixed[places.astype(np.int64)]
 
 
