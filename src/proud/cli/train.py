@@ -13,13 +13,14 @@ from rich.table import Table
 
 from proud.cli.exit import STOPS, say_stopped
 from proud.cli.flags.train import TrainArguments
-from proud.cli.show import console, show_plain, show_sites, show_warning, unreadable
+from proud.cli.show import console, show_sites, show_warning, unreadable
 from proud.config import Options
 from proud.distributed.ranks import join
 from proud.errors import UserError
 from proud.files import refuse_stdout
 from proud.manifest import Files
 from proud.model.format import read_run
+from proud.nets.sites import about_found_sites
 from proud.stored import DomainRecord, ResultRecord, TaskRecord
 from proud.training.loop import Progress
 from proud.training.progress_lines import watching
@@ -83,7 +84,8 @@ def watchers(arguments: TrainArguments, folder: str, rank: int) -> Iterator[Call
 
         def first_lines() -> str:
             task = read_run(Path(folder))["task"]
-            return "\n".join(filter(None, [classes_of(task), promises_of(task, options.folds)]))
+            sites = escape(about_found_sites(task))
+            return "\n".join(filter(None, [classes_of(task), sites, promises_of(task, options.folds)]))
 
         shown = watching(arguments.run.method, not (options.quiet or rank > 0), console, first_lines)
         notified: list[Callable[[Progress], None]] = [stack.enter_context(shown)]
@@ -109,7 +111,6 @@ def show_result(result: ResultRecord, seconds: float) -> None:
         table.add_row(escape(name), domain["role"], str(domain["images"]), domain_result(result, name, domain))
     console.print(table)
     console.print(classes_of(task))
-    show_found_sites(task)
     if task["skipped"]:
         console.print(f"{unreadable(len(task['skipped']))} skipped (listed in run.json).")
     show_lowest_recall(result, task)
@@ -119,13 +120,6 @@ def show_result(result: ResultRecord, seconds: float) -> None:
     console.print(
         f"Next: [bold]proud predict {escape(shlex.quote(folder))} IMAGES --out predictions.csv[/bold]", soft_wrap=True
     )
-
-
-def show_found_sites(task: TaskRecord) -> None:
-    """Examples from each site of a pool: whether the groups make sense is for the user to see."""
-    for name, domain in task["domains"].items():
-        if domain.get("found"):
-            show_plain(f"{name}: {domain['images']} images of the pool, for example {', '.join(domain['examples'])}")
 
 
 def show_lowest_recall(result: ResultRecord, task: TaskRecord) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from proud.text import nfc
 
 POOL = "pool"
 """the name of the pool until its images are grouped into sites"""
+SMALLEST_SITE = 16  # images of a site in a pool
 
 
 def with_added(catalog: Catalog, spec: TaskSpec) -> tuple[Catalog, tuple[str, ...]]:
@@ -45,8 +46,50 @@ def with_added(catalog: Catalog, spec: TaskSpec) -> tuple[Catalog, tuple[str, ..
             notices |= {POOL: notice} if notice else {}
         elif catalog.root is not None:
             raise UserError(f"The data has a domain {POOL!r}, which is the name of the images of --unlabeled-pool.")
+        refuse_too_many_sites(spec.sites, len(domains[POOL].entries))
+        for name in inside_pool(replace(catalog, domains=domains), spec, names):
+            del domains[name]
         names.append(POOL)
     return replace(catalog, domains=domains, notices=notices), tuple(dict.fromkeys(names))
+
+
+def refuse_too_many_sites(sites: str, images: int) -> None:
+    if sites.isdecimal() and int(sites) > max(1, images // SMALLEST_SITE):
+        raise UserError(f"--sites {sites}: {images} images are too few, with at least {SMALLEST_SITE} for each site.")
+
+
+def inside_pool(catalog: Catalog, spec: TaskSpec, added: Collection[str]) -> list[str]:
+    """Domains of the data that are left to the pool, because all their images are in it and nobody named them.
+
+    Every image has one part to play: a pool with images of another domain that is used is refused."""
+    files, found = files_of(catalog, POOL), []
+    for name in catalog.domains:
+        named = name in (spec.labeled, spec.test, *spec.unlabeled, *added)
+        if name == POOL or (spec.unlabeled and not named):
+            continue
+        theirs = files_of(catalog, name)
+        if not (shared := len(files & theirs)):
+            continue
+        if not named and shared == len(theirs):
+            found.append(name)
+            continue
+        role = {spec.labeled: "labeled", spec.test: "test"}.get(name, "unlabeled")
+        count = "1 image" if shared == 1 else f"{shared} images"
+        raise UserError(
+            f"The pool and the {role} domain {name!r} have {count} in common: use another folder as the pool"
+            f"{', or other unlabeled domains' if role == 'unlabeled' else ''}."
+        )
+    return found
+
+
+def files_of(catalog: Catalog, name: str) -> set[str]:
+    """The paths of a domain's images, with all links to folders resolved; none of images in memory."""
+    domain = catalog.domains[name]
+    if domain.in_memory:
+        return set()
+    places = [os.path.split((catalog.root or Path()) / entry.location) for entry in domain.entries]
+    folders = {folder: os.path.realpath(folder) for folder in {folder for folder, _ in places}}
+    return {f"{folders[folder]}/{file}" for folder, file in places}
 
 
 def unused_name(name: str, taken: Container[str]) -> str:

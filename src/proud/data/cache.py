@@ -46,18 +46,22 @@ class MappedDomain(NamedTuple):
     folder: Path
 
     def take(self, rows: Sequence[int]) -> Tensor:
-        """These rows: all of them without a copy, many of them as an anonymous mapped file."""
-        if len(rows) == len(self.images):
-            return self.images
-        shape = (len(rows), *self.images.shape[1:])
-        chosen = torch.tensor(rows, dtype=torch.int64)
-        if len(rows) * self.images[0].numel() <= COPIED_BYTES:
-            return self.images[chosen]
-        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".part-") as file:
-            for piece in chosen.split(ROWS_PER_PIECE):
-                file.write(self.images[piece].numpy().tobytes())
-            file.flush()
-            return _mapped(Path(file.name), shape)
+        return part_of(self.images, rows, self.folder)
+
+
+def part_of(images: Tensor, rows: Sequence[int], folder: Path | None) -> Tensor:
+    """These rows, in their order: all of them without a copy; with a folder, many as an anonymous mapped file in it."""
+    if len(rows) == len(images):
+        return images
+    shape = (len(rows), *images.shape[1:])
+    chosen = torch.tensor(rows, dtype=torch.int64)
+    if folder is None or len(rows) * images[0].numel() <= COPIED_BYTES:
+        return images[chosen]
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".part-") as file:
+        for piece in chosen.split(ROWS_PER_PIECE):
+            file.write(images[piece].numpy().tobytes())
+        file.flush()
+        return _mapped(Path(file.name), shape)
 
 
 def cache_folder(wanted: str, pixel_bytes: int) -> Path | None:

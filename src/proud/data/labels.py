@@ -1,7 +1,8 @@
 """Labels that a person added to unlabeled images, joined to the images they belong to.
 
 A row names an image by its content's hash or by its path. The labels become `UnlabeledDomain.known`; they never join
-the labeled domain, and the paths stay behind.
+the labeled domain, and the paths stay behind. The sites that are found in a pool change with it, with the seed and with
+their number: rows that name one of them, or a domain that is not in the run, are looked up in all of them.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ def add_labels(task: Task, rows: Sequence[LabelRow], table: Path | str) -> Task:
     sites = {domain.name: domain for domain in task.training.unlabeled}
     numbers = {label: k for k, label in enumerate(task.training.classes)}
     by_domain: dict[str, list[LabelRow]] = {}
+    pool = _places_in_pool(task)
+    seen: set[tuple[str, ...]] = set()
     for row in rows:
-        if row.domain not in sites:
-            about = task.report["domains"].get(row.domain)
-            role = about["role"] if about else None
-            what = f"is the {role} domain" if role else "is not in this run"
+        about = task.report["domains"].get(row.domain)
+        moved = pool.get(row.content) or pool.get(row.path) if about is None or about.get("found") else None
+        site = moved or row.domain
+        if site not in sites:
+            what = f"is the {about['role']} domain" if about else "is not in this run"
             problems.append(f"line {row.line}: {row.domain!r} {what}; unlabeled ones are: {some(sites)}")
         elif row.label not in numbers:
             known = some(task.training.classes)
             problems.append(f"line {row.line}: the class {row.label!r} is unknown; the labeled domain has: {known}")
-        else:
-            by_domain.setdefault(row.domain, []).append(row)
+        elif moved is None or (row.path, row.content, row.label) not in seen:  # it may be listed under several sites
+            by_domain.setdefault(site, []).append(row)
+            seen.add((row.path, row.content, row.label))
     labeled = {
         name: _join(sites[name], task.evaluation.audits[name], stated, numbers, problems)
         for name, stated in by_domain.items()
@@ -47,6 +52,16 @@ def add_labels(task: Task, rows: Sequence[LabelRow], table: Path | str) -> Task:
     domains = {name: with_known(about, labeled.get(name)) for name, about in task.report["domains"].items()}
     training = replace(task.training, unlabeled=unlabeled)
     return replace(task, training=training, report={**task.report, "domains": domains})
+
+
+def _places_in_pool(task: Task) -> dict[str, str]:
+    """Content and path of every image of a pool → the site that it was found to be in."""
+    places: dict[str, str] = {}
+    for domain in task.training.unlabeled:
+        if task.report["domains"][domain.name].get("found"):
+            images = (*domain.ids, *task.evaluation.audits[domain.name].paths)
+            places |= dict.fromkeys(images, domain.name)
+    return places
 
 
 def _join(

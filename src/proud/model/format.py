@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proud.errors import UserError
-from proud.files import MOST_JSON_BYTES, json_file, tensor_bytes
+from proud.files import MOST_JSON_BYTES, MOST_LINES_BYTES, json_file, tensor_bytes
 from proud.manifest import MANIFEST, Files, manifest_file
 from proud.stamps import Stamp, sealed
 from proud.stored import ResultRecord, RunRecord, TaskRecord, VerdictRecord
+from proud.text import plain_cell
 from proud.typed import as_record, parse_record, parse_sealed
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 RUN_FORMAT = "proud-run-2"  # proud-run-1 had neither checksum nor manifest
 MODEL_FORMAT = "proud-model-2"  # proud-model-1 had no manifest
 RESULT = "result.json"
+FOUND_SITES = "sites.csv"
+"""the site of every image of a pool"""
 PROTOTYPES_FORMAT = "proud-prototypes-1"
 DESCRIPTION, WEIGHTS, PROTOTYPES = "model.json", "model.safetensors", "prototypes.safetensors"
 CARD = "README.md"
@@ -124,6 +129,16 @@ def read_verdicts(folder: Path) -> list[VerdictRecord]:
         return parse_record(files.read(name, MOST_JSON_BYTES), list[VerdictRecord]) if files.has(name) else []
     except (OSError, ValueError) as error:
         raise UserError(f"{folder / name} cannot be read ({error}).") from error
+
+
+def read_found_sites(folder: Path) -> dict[str, str]:
+    """Content of each image of a pool → the site that it was found to be in. Empty if the run has none."""
+    files = Files(folder)
+    try:
+        text = files.read(FOUND_SITES, MOST_LINES_BYTES).decode() if files.has(FOUND_SITES) else ""
+        return {row["content"]: plain_cell(row["site"]) for row in csv.DictReader(io.StringIO(text, newline=""))}
+    except (OSError, ValueError, KeyError, csv.Error) as error:
+        raise UserError(f"{folder / FOUND_SITES} cannot be read ({error}).") from error
 
 
 def other_images(stored: TaskRecord, now: TaskRecord) -> list[str]:

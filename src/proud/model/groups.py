@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from proud.config import ReadSpec
+from proud.data.added import POOL
 from proud.data.catalog import Catalog, DomainFiles
 from proud.data.checks import ImageRow
 from proud.data.decode import hash_all
 from proud.data.source import TaskSource
 from proud.data.splits import split_unlabeled
 from proud.errors import UserError
+from proud.model.format import read_found_sites, run_folder
 from proud.model.label_next import run_source
 from proud.model.predict import Model, find_images
 from proud.text import nfc
@@ -51,6 +53,8 @@ def find_groups(
     else:
         assert source is not None
         sites = [unlabeled_group(source, domain, progress) for domain in source.roles.unlabeled]
+        if source.spec.unlabeled_pool:
+            sites = [part for group in sites for part in (found_in(group, folder) if group.name == POOL else [group])]
     return sites + ([labeled_group(source, model.classes, progress)] if source else [])
 
 
@@ -79,6 +83,26 @@ def unlabeled_group(source: TaskSource, domain: DomainFiles, progress: bool) -> 
     rows = read_rows(source.catalog, domain, progress)
     rows = split_unlabeled(rows, source.catalog.held_out, ships_split=domain.ships_split)
     return Group(domain.name, *listed(source.catalog, domain, rows), [])
+
+
+def found_in(pool: Group, folder: Path) -> list[Group]:
+    """The sites that the run found in its pool; images that came later stay in the pool."""
+    site_of = read_found_sites(run_folder(folder))
+    if not site_of:
+        warnings.warn("The pool is shown as one site: the run did not store which sites it found in it.", stacklevel=2)
+    rows: dict[str, list[int]] = {name: [] for name in (*site_of.values(), pool.name)}
+    for at, content in enumerate(pool.contents):
+        rows[site_of.get(content, pool.name)].append(at)
+    return [part_of(pool, here)._replace(name=name) for name, here in rows.items() if here]
+
+
+def part_of(group: Group, rows: Sequence[int]) -> Group:
+    return group._replace(
+        sources=[group.sources[at] for at in rows],
+        locations=[group.locations[at] for at in rows],
+        contents=[group.contents[at] for at in rows],
+        truth=[group.truth[at] for at in rows] if group.truth else [],
+    )
 
 
 def labeled_group(source: TaskSource, classes: Sequence[str], progress: bool) -> Group:

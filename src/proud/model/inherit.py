@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os.path import realpath
 from pathlib import Path
 
 from proud.config import RunConfig
 from proud.model.format import read_run
+from proud.text import nfc
 
 
 def inherited(folder: str) -> RunConfig:
@@ -17,7 +19,14 @@ def inherited(folder: str) -> RunConfig:
     if run.data == "python":  # the images were passed to `fit`: new ones must be named
         return RunConfig(method=run.method, model=spec["name"], size=spec["size"], square=run.square, start_from=folder)
     domains = about["task"]["domains"]
-    sites = (name for name, each in domains.items() if each.get("role") == "unlabeled" and not each.get("found"))
+    sites = [name for name, each in domains.items() if each.get("role") == "unlabeled" and not each.get("found")]
+    named = tuple(name for name in sites if not _is_added(run, name))
     return replace(
-        run, unlabeled=tuple(sites), model=spec["name"], size=spec["size"], weights="auto", start_from=folder
+        run, unlabeled=named or tuple(sites), model=spec["name"], size=spec["size"], weights="auto", start_from=folder
     )
+
+
+def _is_added(run: RunConfig, name: str) -> bool:
+    """Whether `add`, which is inherited, too, names this domain: it need not be named twice."""
+    place = realpath(Path(run.root or run.data, name))
+    return any(nfc(site) == name or realpath(site) == place for site in run.add)

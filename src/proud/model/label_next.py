@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proud import ops
 from proud.config import MAX_PIXELS, NOTHING, ReadSpec, RunConfig
+from proud.data.added import POOL
 from proud.data.source import TaskSource, find_task
 from proud.data.task import read_task
 from proud.data.types import Task, UnlabeledDomain
@@ -89,7 +90,7 @@ def run_task(model: Model, folder: Path, data: str, root: str, reading: ReadSpec
     task = read_task(source, model.spec.size, progress=progress, disk="auto")
     run = RunConfig.from_stored(about["config"])
     state = load_model(run.start_from, "cpu").net.state_dict() if run.unlabeled_pool and run.start_from else None
-    task = with_found_sites(task, source, run, model.spec, state)
+    task = with_found_sites(task, source, run, model.spec, state, "auto")
     if other := other_images(about["task"], task.report):
         where = f"{some(other)} in {source.spec.data}"
         text = f"The images of {where} differ from those that the run in {folder} was trained on."
@@ -105,7 +106,7 @@ def run_source(model: Model, folder: Path, data: str, root: str, reading: ReadSp
     every = {name: each for name, each in about["task"]["domains"].items() if each["role"] == "unlabeled"}
     if not every:
         raise UserError(f"The run in {folder} has no unlabeled site: there is nothing to choose from.")
-    unlabeled = (name for name, each in every.items() if not each.get("found"))
+    unlabeled = [name for name, each in every.items() if not each.get("found")] or [POOL]  # never all, as without any
     spec = replace(
         run,
         data=data,

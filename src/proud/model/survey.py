@@ -21,7 +21,7 @@ from proud.model.answers import AnswerOptions, assess_logits
 from proud.model.atlas import NEAREST, Atlas, AtlasSite, empty_columns
 from proud.model.feature_store import FeatureStore, trim_stores
 from proud.model.format import read_verdicts, run_folder
-from proud.model.groups import Group, find_groups
+from proud.model.groups import Group, find_groups, part_of
 from proud.model.label_next import judge_outputs
 from proud.model.load import load_model
 from proud.model.predict import Model
@@ -94,13 +94,7 @@ def only_readable(group: Group, bad: set[int]) -> Group:
         return group
     names = some(group.locations[at] for at in sorted(bad))
     warnings.warn(f"{group.name}: unreadable images are left out ({len(bad)}): {names}", stacklevel=2)
-    kept = [at for at in range(len(group.contents)) if at not in bad]
-    return group._replace(
-        sources=[group.sources[at] for at in kept],
-        locations=[group.locations[at] for at in kept],
-        contents=[group.contents[at] for at in kept],
-        truth=[group.truth[at] for at in kept] if group.truth else [],
-    )
+    return part_of(group, [at for at in range(len(group.contents)) if at not in bad])
 
 
 # ---- answers

@@ -3,6 +3,7 @@
 The style of an image is the mean and the spread of each channel in two early layers of the network before training:
 colours, contrast and texture, hardly its class. K-means on the principal components gives the number of sites, the
 one whose groups are best separated; a Gaussian mixture then assigns the images, because sites differ in spread, too.
+Groups that are too small for a site are given to the others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,25 +20,29 @@ from torch import Tensor, nn
 
 from proud import ops
 from proud.config import NOTHING, RunConfig
-from proud.data.added import POOL, unused_name
+from proud.data.added import POOL, SMALLEST_SITE, refuse_too_many_sites, unused_name
+from proud.data.cache import NEVER, cache_folder, part_of
 from proud.data.labels import add_labels
 from proud.data.source import TaskSource
 from proud.data.task import digest
 from proud.data.types import Audit, Task, UnlabeledDomain
-from proud.errors import UserError
 from proud.nets.models import ModelSpec, Net, build_net
 from proud.stored import DomainRecord, PoolRecord, TaskRecord
 
 COMPONENTS = 8
 LEAST_SEPARATION = 0.25  # silhouette; chosen on development cells, where single sites stay below it
 MOST_FOUND = 8  # sites, unless more are asked for
-SMALLEST_SHARE, SMALLEST_SITE = 0.05, 16  # of the pool, and images
+SMALLEST_SHARE = 0.05  # of the pool, unless the number of sites is given
+MOST_FITS = 5  # of the mixture, each without the odd images of the one before
 FITTED, SCORED = 5000, 2000  # images that the groups are fitted on, and their separation is measured on
 EXAMPLES = 3
 
 
-def with_found_sites(task: Task, source: TaskSource, run: RunConfig, spec: ModelSpec, state: Any = None) -> Task:
+def with_found_sites(
+    task: Task, source: TaskSource, run: RunConfig, spec: ModelSpec, state: Any = None, disk: str = NEVER
+) -> Task:
     """The task with its pool divided into sites. `state`: the weights that training starts from, if not `run.weights`.
+    `disk`: as for `read_task`.
 
     The same images, network and seed give the same sites."""
     if not run.unlabeled_pool:
@@ -46,16 +52,26 @@ def with_found_sites(task: Task, source: TaskSource, run: RunConfig, spec: Model
     if state is not None:
         net.load_state_dict(state)
     groups, separation = group(styles(net, pool.images, spec), run.sites, run.seed)
-    found = divide(task, pool, groups)
+    folder = cache_folder(disk, pool.images.numel()) if task.report.get("mapped_from_cache") else None
+    found = divide(task, pool, groups, folder)
     about: PoolRecord = {"images": len(pool), "sites": int(groups.max()) + 1, "separation": separation}
     found = replace(found, report={**found.report, "pool": about})
-    if about["sites"] == 1 and run.sites == "auto":
-        warnings.warn(
-            "The images of the pool do not fall into distinct groups: they are used as one site. --sites K divides "
-            "them nevertheless.",
-            stacklevel=2,
-        )
+    if text := _unlike_asked(about["sites"], run.sites):
+        warnings.warn(text, stacklevel=2)
     return add_labels(found, source.labels, run.labels) if source.labels else found
+
+
+def _unlike_asked(found: int, asked: str) -> str:
+    """A warning if the pool could not be divided, or not into so many sites."""
+    if asked == "auto":
+        one = "The images of the pool do not fall into distinct groups: they are used as one site."
+        return f"{one} --sites K divides them nevertheless." if found == 1 else ""
+    if found == int(asked):
+        return ""
+    return (
+        f"--sites {asked}: the pool has only {found} {'site' if found == 1 else 'sites'} of at least {SMALLEST_SITE} "
+        "images; the images of smaller groups are in the sites that are most like them."
+    )
 
 
 # ---- styles
@@ -111,36 +127,57 @@ def group(vectors: np.ndarray, sites: str, seed: int) -> tuple[np.ndarray, float
     from sklearn.decomposition import PCA  # noqa: PLC0415
 
     count = len(vectors)
-    if sites != "auto" and int(sites) > max(1, count // SMALLEST_SITE):
-        raise UserError(f"--sites {sites}: {count} images are too few, with at least {SMALLEST_SITE} for each site.")
+    refuse_too_many_sites(sites, count)
     spread = vectors.std(0)
     scaled = (vectors - vectors.mean(0)) / np.where(spread > 0, spread, 1)
     width = min(2 * COMPONENTS, count, scaled.shape[1])
     points = PCA(width, random_state=seed % 2**32).fit_transform(scaled)
     some = points[:: -(-count // FITTED)]  # the images are in the order of their hashes
-    number, separation = (int(sites), None) if sites != "auto" else _number_of_sites(some, seed)
+    number = int(sites) if sites != "auto" else _number_of_sites(some, seed)
     if number == 1:
         return np.zeros(count, dtype=np.int64), None
-    labels = _mixture(some[:, :COMPONENTS], number, seed).predict(points[:, :COMPONENTS])
-    sizes = np.bincount(labels, minlength=number)
-    order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
-    rank = np.zeros(number, dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[labels], separation
+    least = SMALLEST_SITE if sites != "auto" else _smallest_found(count)
+    mixture = _mixture(some[:, :COMPONENTS], number, least * len(some) / count, seed)
+    labels = _by_size(_likeliest(_log_likelihoods(mixture, points[:, :COMPONENTS]), least))
+    return labels, round(_silhouette(points, labels), 3) if labels.max() else None
 
 
-def _number_of_sites(points: np.ndarray, seed: int) -> tuple[int, float | None]:
+def _number_of_sites(points: np.ndarray, seed: int) -> int:
     best, separation = 1, LEAST_SEPARATION
     for number in range(2, MOST_FOUND + 1):
         if number * SMALLEST_SITE > len(points):
             break
         labels = _k_means(points, number, seed)
-        if np.bincount(labels, minlength=number).min() < max(SMALLEST_SITE, SMALLEST_SHARE * len(points)):
+        if np.bincount(labels, minlength=number).min() < _smallest_found(len(points)):
             continue
         found = _silhouette(points, labels)
         if found > separation:
             best, separation = number, found
-    return best, round(separation, 3) if best > 1 else None
+    return best
+
+
+def _smallest_found(count: int) -> float:
+    """Images of the smallest site, if the number of sites is to be found."""
+    return max(SMALLEST_SITE, SMALLEST_SHARE * count)
+
+
+def _likeliest(likelihoods: np.ndarray, least: float) -> np.ndarray:
+    """The site of each image [N]: the smallest site goes to the others until each has at least `least` images."""
+    left = likelihoods.copy()
+    while True:
+        labels = left.argmax(1)
+        sites, sizes = np.unique(labels, return_counts=True)
+        if len(sites) == 1 or sizes.min() >= least:
+            return labels
+        left[:, sites[sizes.argmin()]] = -np.inf
+
+
+def _by_size(labels: np.ndarray) -> np.ndarray:
+    """Numbered anew, the largest site first."""
+    sizes = np.bincount(labels)
+    rank = np.empty_like(sizes)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    return rank[labels]
 
 
 def _k_means(points: np.ndarray, number: int, seed: int) -> np.ndarray:
@@ -153,28 +190,48 @@ def _silhouette(points: np.ndarray, labels: np.ndarray) -> float:
     from sklearn.metrics import silhouette_score  # noqa: PLC0415
 
     step = -(-len(points) // SCORED)
-    return float(silhouette_score(points[::step], labels[::step]))
+    rows = [np.flatnonzero(labels == number) for number in range(int(labels.max()) + 1)]
+    some = np.concatenate([mine[:: max(1, min(step, len(mine) // SMALLEST_SITE))] for mine in rows])
+    return float(silhouette_score(points[some], labels[some]))
 
 
-def _mixture(points: np.ndarray, number: int, seed: int) -> Any:
+def _mixture(points: np.ndarray, number: int, least: float, seed: int) -> Any:
+    """Fitted again without the images of groups below `least`, while enough are left: a few odd images are no site."""
     from sklearn.mixture import GaussianMixture  # noqa: PLC0415
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few images may not converge; their groups are usable
-        return GaussianMixture(number, reg_covar=1e-3, n_init=2, random_state=seed % 2**32).fit(points)
+    for _ in range(MOST_FITS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # few images may not converge; their groups are usable
+            found = GaussianMixture(number, reg_covar=1e-3, n_init=2, random_state=seed % 2**32).fit(points)
+        labels = found.predict(points)
+        kept = points[np.bincount(labels)[labels] >= least]
+        if len(kept) == len(points) or len(kept) < number * least:
+            break
+        points = kept
+    return found
+
+
+def _log_likelihoods(mixture: Any, points: np.ndarray) -> np.ndarray:
+    """Of each image in each site, with its weight, up to a constant. Probabilities would be 0 far away. [N,K]."""
+    found = []
+    for weight, mean, root in zip(mixture.weights_, mixture.means_, mixture.precisions_cholesky_, strict=True):
+        distances = (((points - mean) @ root) ** 2).sum(1)
+        found.append(np.log(weight) + np.log(np.diag(root)).sum() - distances / 2)
+    return np.stack(found, 1)
 
 
 # ---- the task
 
 
-def divide(task: Task, pool: UnlabeledDomain, groups: np.ndarray) -> Task:
-    """The pool's place among the unlabeled domains is taken by the sites that were found in it."""
+def divide(task: Task, pool: UnlabeledDomain, groups: np.ndarray, folder: Path | None = None) -> Task:
+    """The pool's place among the unlabeled domains is taken by the sites that were found in it. `folder`: where images
+    are mapped from, if they need not fit in memory."""
     audit = task.evaluation.audits[pool.name]
     names: list[str] = []
     for number in range(int(groups.max()) + 1):
         names.append(unused_name(f"site {number + 1}", (*task.report["domains"], *names)))
     parts = {name: np.flatnonzero(groups == number).tolist() for number, name in enumerate(names)}
-    sites = tuple(_part(pool, name, rows) for name, rows in parts.items())
+    sites = tuple(_part(pool, name, rows, folder) for name, rows in parts.items())
     audits = {name: _part_of_audit(audit, name, rows) for name, rows in parts.items()}
     others = tuple(domain for domain in task.training.unlabeled if domain is not pool)
     evaluation = task.evaluation
@@ -187,10 +244,19 @@ def divide(task: Task, pool: UnlabeledDomain, groups: np.ndarray) -> Task:
     )
 
 
-def _part(pool: UnlabeledDomain, name: str, rows: list[int]) -> UnlabeledDomain:
+def about_found_sites(task: TaskRecord) -> str:
+    """Size and examples of each site of a pool, one a line: whether the groups make sense is for the user to see."""
+    return "\n".join(
+        f"{name}: {domain['images']} images of the pool, for example {', '.join(domain['examples'])}"
+        for name, domain in task["domains"].items()
+        if domain.get("found")
+    )
+
+
+def _part(pool: UnlabeledDomain, name: str, rows: list[int], folder: Path | None) -> UnlabeledDomain:
     return UnlabeledDomain(
         name,
-        pool.images[rows],
+        part_of(pool.images, rows, folder),
         tuple(pool.ids[row] for row in rows),
         None if pool.known is None else pool.known[rows],
     )

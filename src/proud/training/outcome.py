@@ -10,8 +10,10 @@ from torch.nn.functional import normalize
 
 from proud import ops
 from proud.data.checks import evenly
-from proud.files import json_file, tensor_bytes
+from proud.data.types import Task
+from proud.files import json_file, table_bytes, tensor_bytes
 from proud.methods.description import Description
+from proud.model.format import FOUND_SITES
 from proud.nets.forward import forward_all
 from proud.stored import EpochRecord, LookAt
 from proud.training.folds import FOLDS
@@ -36,11 +38,13 @@ def final_description(loop: Loop) -> Description:
 def save_outcome(
     folder: HeldFolder, loop: Loop, about: Description, records: list[EpochRecord], outputs: Outputs
 ) -> dict[str, Tensor]:
-    """Writes the verdicts and the outputs; returns the prototypes."""
+    """Writes the verdicts, the site of every image of a pool, and the outputs; returns the prototypes."""
     rows = rows_to_look_at(loop, about)
     sites = diagnose(records, images_to_look_at(loop, about, rows), loop.method.context.start is not None)
     if sites:
         folder.write("diagnosis.json", json_file([site.as_json() for site in sites]))
+    if in_pool := found_sites(loop.task):
+        folder.write(FOUND_SITES, table_bytes(["content", "site"], in_pool))
     tensors: dict[str, Tensor] = {}
     for name, (logits, labels) in outputs.items():
         tensors |= {f"{name}/logits": logits, f"{name}/labels": labels}
@@ -98,6 +102,13 @@ def images_to_look_at(loop: Loop, about: Description, rows: dict[str, list[int]]
             for row in rows[name]
         ]
     return found
+
+
+def found_sites(task: Task) -> list[list[str]]:
+    """Content and site of every image of a pool."""
+    about = task.report["domains"]
+    sites = [domain for domain in task.training.unlabeled if about[domain.name].get("found")]
+    return [[content, site.name] for site in sites for content in site.ids]
 
 
 # ---- prototypes.safetensors

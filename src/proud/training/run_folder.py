@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from proud.config import Options, RunConfig, config_difference
 from proud.errors import UserError
@@ -15,7 +16,7 @@ from proud.files import probe
 from proud.held import HeldFolder, new_id
 from proud.manifest import MANIFEST
 from proud.marks import MARK, is_marked, mark_file, read_mark
-from proud.model.format import CARD, MODEL_FILES, MODEL_FOLDER, other_images, read_run
+from proud.model.format import CARD, FOUND_SITES, MODEL_FILES, MODEL_FOLDER, other_images, read_run
 from proud.stamps import Stamp
 from proud.stored import RunRecord, Settings, TaskRecord
 from proud.training.checkpoint import is_checkpoint
@@ -29,6 +30,7 @@ RUN_FILES = (
     "records.jsonl",
     "timings.jsonl",
     "pseudo_labels.csv",
+    FOUND_SITES,
     "outputs.safetensors",
     "diagnosis.json",
     *(f"snapshots/{moment}.safetensors" for moment in MOMENTS),
@@ -143,7 +145,7 @@ def refuse_difference(folder: Path, stored: Settings, now: Settings) -> None:
 
 def refuse_other_data(folder: Path, stored: TaskRecord, now: TaskRecord) -> None:
     """A run continues with the images it started with."""
-    difference = config_difference(stored["domains"], now["domains"])
+    difference = config_difference(_without_examples(stored), _without_examples(now))
     difference += [f"{name}: other images or labels" for name in other_images(stored, now)]
     if difference or stored["classes"] != now["classes"]:
         lines = "\n  ".join(difference or ["the classes differ"])
@@ -151,6 +153,14 @@ def refuse_other_data(folder: Path, stored: TaskRecord, now: TaskRecord) -> None
             f"The images differ from those that the run in {folder} started with (stored → now):\n  {lines}\n"
             "Restore them, or start a new run in another --out."
         )
+
+
+def _without_examples(task: TaskRecord) -> dict[str, Any]:
+    """The paths of examples change when a folder is moved."""
+    return {
+        name: {key: item for key, item in domain.items() if key != "examples"}
+        for name, domain in task["domains"].items()
+    }
 
 
 def clear(folder: RunFolder) -> None:
