@@ -16,6 +16,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
 
 from proud import ProUD, UserError
+from proud.data.python_inputs import catalog_of
 from toy import CLASSES, SHORT, same_network, toy_images, write_folders
 
 pandas = pytest.importorskip("pandas")
@@ -176,6 +177,26 @@ def test_other_domains_are_not_taken_for_labels(root: Path) -> None:
     for labeled in (root / "central", toy_images(0, 2)):
         with pytest.raises(UserError, match=r"y goes with images that have no labels; .* unlabeled=\[...\]"):
             ProUD(**ERM).fit(labeled, [root / "north"])
+
+
+def test_groups_and_splits_of_a_table_hold(root: Path) -> None:
+    paths, labels = files(root, "central")
+    rows = {"path": paths, "label": labels, "group": [f"patient {number % 3}" for number in range(len(paths))]}
+    domain = catalog_of(pandas.DataFrame(rows), [root / "north"]).catalog.domains["labeled"]
+    assert {entry.group for entry in domain.entries} == {"patient 0", "patient 1", "patient 2"}
+    split = ["val" if number % 3 == 0 else "train" for number in range(len(paths))]
+    table = pandas.DataFrame(rows | {"split": split})
+    fitted = ProUD(**ERM).fit(table, unlabeled=[root / "north"])
+    assert fitted.result_["val_interval"] and fitted.model_.trust.images == split.count("val")
+    assert len(fitted.predict(table)) == len(paths)
+    with pytest.raises(UserError, match="The column split of labeled has test"):
+        catalog_of(table.assign(split="test"), [root / "north"])
+    with pytest.raises(UserError, match="Some rows of labeled state a split and some do not"):
+        catalog_of(table.assign(split=["val", *[None] * (len(paths) - 1)]), [root / "north"])
+    named = pandas.DataFrame({"path": paths, "domain": ["x", "y"] * (len(paths) // 2), "group": rows["group"]})
+    assert all(
+        entry.group for name in "xy" for entry in catalog_of((paths, labels), named).catalog.domains[name].entries
+    )
 
 
 def test_a_hub_dataset_of_several_splits_is_refused(root: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+from rich.markup import escape
 
 from proud.config import Options, RunConfig, check, choose_model
 from proud.data.arrays import as_numpy
@@ -35,6 +36,7 @@ from proud.model.format import read_run
 from proud.model.hub import find_model
 from proud.model.load import load_model
 from proud.model.predict import Model, answer_table, warn_about_skipped
+from proud.nets.sites import about_found_sites
 from proud.stored import EpochRecord
 from proud.text import nfc, some
 from proud.training.progress_lines import Silent, watching
@@ -207,7 +209,9 @@ class ProUD:
             folder = Path(options.out or stack.enter_context(tempfile.TemporaryDirectory()))
 
             def first_lines() -> str:
-                return "\n".join(filter(None, [notice, promises_of(read_run(folder)["task"], options.folds)]))
+                task = read_run(folder)["task"]
+                sites = escape(about_found_sites(task))
+                return "\n".join(filter(None, [notice, sites, promises_of(task, options.folds)]))
 
             shown = watching(str(self.method), given["verbose"], first_line=first_lines)
             options = replace(options, out=str(folder), quiet=isinstance(shown, Silent))
@@ -230,10 +234,11 @@ class ProUD:
         return self
 
     def _given(self) -> dict[str, Any]:
-        """All parameters; None is the default. NumPy's numbers become Python's."""
+        """All parameters; None is the default. NumPy's numbers become Python's, and paths text."""
         defaults = own_parameters()
         values = {name: getattr(self, name) for name in defaults}
         values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
         return {name: defaults[name] if value is None else value for name, value in values.items()}
 
     def _config(self, given: dict[str, Any]) -> RunConfig:

@@ -133,6 +133,7 @@ class TaskRecord(TypedDict):
     domains: dict[Name, DomainRecord]  # by name
     content: NotRequired[dict[Name, Digest]]  # digest of each domain's images, with labels where it has them
     pictures: NotRequired[dict[Name, Digest]]  # digest of each domain's image files
+    held_out: NotRequired[list[Digest]]  # beginnings of the content hashes of the validation images
     skipped: list[SkippedFile]  # files that --skip-bad left out
     ignored_links: NotRequired[list[Text]]  # links that were not followed
     test_images_also_in_training: NotRequired[Count]  # copies of training images in the test domain
@@ -158,6 +159,7 @@ class StartRecord(TypedDict):
     folder: Text  # of the run given to --from
     weights: Digest  # SHA-256 of its weights
     config: Settings  # its settings
+    pictures: NotRequired[dict[Name, Digest]]  # digests of the image files of each domain that it was trained on
 
 
 class RunRecord(TypedDict):
@@ -405,6 +407,40 @@ class CacheRecord(TypedDict):
     sums: dict[Literal["hashes", "order", "images"], dict[Digest, Count]]  # by array and piece
     files: dict[Literal["hashes", "order", "images"], tuple[int, int]]  # size and time of each array's file
     bad: dict[Digest, Text]  # images that could not be read, by number
+
+
+# ---- a comparison of two models: compare.json
+
+
+class ComparedModel(TypedDict):
+    """One of the two models of a comparison."""
+
+    name: Text  # its folder, as it was given
+    weights: Digest  # SHA-256 of its weights
+
+
+class DrawnImage(TypedDict):
+    """An image on which the models disagree, drawn to be labeled."""
+
+    path: Text  # as in the table
+    content: Digest  # SHA-256 of its file
+    stratum: Annotated[int, Meta(ge=0, le=99)]  # its number, from 0
+    first: Name  # answer of the first model
+    second: Name  # answer of the second one
+
+
+class ComparisonRecord(TypedDict):
+    """compare.json: what `proud compare --labels` needs beside the table. It holds its own checksum."""
+
+    format: Literal["proud-compare-1"]  # version
+    folder: Name  # name of the folder with the images
+    first: ComparedModel  # RUN_A
+    second: ComparedModel  # RUN_B
+    classes: Classes  # of both models
+    images: Count  # in the folder
+    disagreements: Count  # images to which the models give different labels
+    strata: Annotated[list[Count], Meta(min_length=1, max_length=100)]  # disagreements in each
+    drawn: Annotated[list[DrawnImage], Meta(min_length=1, max_length=10_000)]  # in the order of the table
 
 
 # ---- an export: config.json

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from cli.conftest import train
 from proud import ProUD
@@ -67,10 +69,79 @@ def test_a_site_that_the_run_has_already_is_a_warning(trained: Path, data: Path,
         assert start(trained, tmp_path / "again", "--add", data / "north") == 0
 
 
+def test_an_inherited_site_is_no_warning(data: Path, tmp_path: Path) -> None:
+    """--add south was given to the run that is started from, not now."""
+    assert train(data, tmp_path / "first", "--unlabeled", "north", "--epochs", "1", "--pretrain-epochs", "1") == 0
+    assert start(tmp_path / "first", tmp_path / "second", "--add", "south") == 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert start(tmp_path / "second", tmp_path / "third") == 0
+    assert not [str(each.message) for each in caught if "--add" in str(each.message)]
+    assert set(described(tmp_path / "third")["task"]["domains"]) == {"central", "north", "south"}
+    with pytest.warns(UserWarning, match="--add south: the run has this unlabeled site already"):
+        assert start(tmp_path / "second", tmp_path / "fourth", "--add", "south") == 0
+
+
 def test_a_folder_that_is_added_in_two_spellings_is_one_site(trained: Path, new_site: Path, tmp_path: Path) -> None:
-    twice = ("--add", new_site, "--add", f"{new_site}/../west")
+    twice = ("--add", new_site, f"{new_site}/../west")
     assert start(trained, tmp_path / "once", *twice) == 0
     assert set(described(tmp_path / "once")["task"]["domains"]) == {"central", "north", "south", "west"}
+
+
+@pytest.mark.parametrize("words", [("--add", "a", "--add", "b"), ("--unlabeled=north", "--unlabeled", "south")])
+def test_a_flag_for_several_sites_that_is_given_twice_is_refused(words: tuple[str, ...], trained: Path) -> None:
+    with pytest.raises(UserError, match=r"is given twice: name all sites after one, as in --\w+ FIRST SECOND"):
+        parse_train(["--from", str(trained), *words])
+
+
+def path_in(folder: Path, data: Path, path: Path) -> Path:
+    """Of another image beside the copy of this one."""
+    return (folder / path.relative_to(data)).with_stem(f"{path.stem}-more")
+
+
+def held_out(run: Path) -> list[str]:
+    return described(run)["task"]["held_out"]
+
+
+def test_images_that_the_model_was_trained_on_do_not_validate(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(trained, tmp_path / "same", "--seed", "5", "--val", "0.4") == 0
+    assert held_out(tmp_path / "same") == held_out(trained)
+    more = tmp_path / "data"
+    shutil.copytree(data, more)
+    for path in sorted((data / "central").rglob("*.png")):
+        Image.open(path).point(lambda value: 255 - value).save(path_in(more, data, path))
+    assert start(trained, tmp_path / "more", "--data", more) == 0
+    assert held_out(tmp_path / "more") == held_out(trained)
+    central = described(tmp_path / "more")["task"]["domains"]["central"]
+    assert central["images"] > described(trained)["task"]["domains"]["central"]["images"]
+    assert "trained on" not in capsys.readouterr().out
+
+
+def test_where_it_was_trained_on_them_training_says_so(trained: Path, data: Path, tmp_path: Path) -> None:
+    old = shutil.copytree(trained, tmp_path / "old")
+    with pytest.warns(UserWarning, match="was trained on the images of south, or a model before it was"):
+        assert start(old, tmp_path / "tested", "--test", "south", "--unlabeled", "north") == 0
+    with pytest.warns(UserWarning, match="was trained on the images of south, or a model before it was"):
+        assert start(tmp_path / "tested", tmp_path / "chain", "--test", "south", "--unlabeled", "north") == 0
+    everything = tmp_path / "everything"
+    assert start(old, everything, "--val", "0") == 0
+    with pytest.warns(UserWarning, match="may have been trained on . of the . validation images of central"):
+        assert start(everything, tmp_path / "late", "--val", "0.2") == 0
+    model = shutil.copytree(trained / "model", tmp_path / "model")
+    fitted = ProUD(start_from=model, **SHORT | {"pretrain_epochs": 0, "epochs": 1, "lr": 0.01, "size": SIDE})
+    with pytest.warns(UserWarning, match="It is not known which images"):
+        fitted.fit(data / "central", unlabeled=[data / "north"])
+
+
+def test_the_model_that_a_run_starts_from_is_not_replaced(trained: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(copy)
+    for out in (copy, tmp_path / "link", tmp_path / "x" / ".." / "copy"):
+        with pytest.raises(UserError, match="is the run that this one starts from: choose another --out"):
+            start(copy, out, "--overwrite")
+    assert load_model(copy, "cpu").classes
 
 
 def test_defaults_are_those_of_the_run_and_flags_change_them(trained: Path, data: Path) -> None:

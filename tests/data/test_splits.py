@@ -9,9 +9,9 @@ import pytest
 from trees import copy_image, site_task, task_of, three_sites, write_tree
 
 from proud.data.catalog import Entry
-from proud.data.checks import ImageRow
+from proud.data.checks import ImageRow, held_out_too_many
 from proud.data.csv_table import scan_csv
-from proud.data.splits import split_labeled
+from proud.data.splits import mark, split_labeled
 
 
 def test_validation_is_stratified_seeded_and_never_trained_on(tmp_path: Path) -> None:
@@ -98,6 +98,40 @@ def test_a_class_in_one_group_alone_is_trained_on() -> None:
     for seed in range(8):
         train, held = split_labeled(rows, 0.5, seed, ships_split=False)
         assert {row.entry.label for row in train} == {"a", "b"} and {row.entry.label for row in held} == {"a"}
+
+
+def sizes(*groups: int) -> list[ImageRow]:
+    names = [str(number) for number, size in enumerate(groups) for _ in range(size)]
+    return [ImageRow(f"{row:04d}", Entry(f"{row}.png", "a", None, name)) for row, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_large_groups_are_not_held_out_where_smaller_ones_are_there(seed: int) -> None:
+    for groups, most in (((90, 10), 10), ((30, 25, 20, 15, 5, 5), 15), ((50, 10, 10, 10, 10, 10), 10)):
+        held = split_labeled(sizes(*groups), 0.1, seed, ships_split=False)[1]
+        assert 5 <= len(held) <= most
+    held = split_labeled(sizes(60, 40), 0.1, seed, ships_split=False)[1]
+    assert len(held) == 40  # better than none
+
+
+def test_far_more_validation_images_than_asked_for_are_reported() -> None:
+    assert held_out_too_many("central", 20, [60, 40], 0.1) == held_out_too_many("central", 2, [4, 4], 0.1) == ""
+    assert "40 of the 100 images of central are held out" in held_out_too_many("central", 40, [60, 40], 0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("groups", ["." * 20, "112233445566778899.."])
+def test_a_run_that_starts_from_a_model_keeps_its_validation_images(seed: int, groups: str) -> None:
+    rows = grouped("ab" * 10, groups)
+    train, held = split_labeled(rows, 0.2, seed, ships_split=False)
+    before = {mark(row) for row in held}
+    more = [row._replace(content=f"9{row.content}", entry=row.entry._replace(group="")) for row in rows]
+    both = sorted([*rows, *more])
+    again = split_labeled(both, 0.4, seed + 1, ships_split=False, before=before)
+    assert again[1] == held and set(train) < set(again[0])
+    assert split_labeled(rows, 0, seed, ships_split=False, before=before) == (rows, [])
+    other = split_labeled(more, 0.2, seed, ships_split=False, before=before)[1]  # images that it never saw
+    assert len(other) == 4
 
 
 def test_copies_join_groups() -> None:

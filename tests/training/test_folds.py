@@ -22,7 +22,8 @@ from proud.methods.base import Stage
 from proud.model.answers import AnswerOptions, guarantee
 from proud.model.load import load_model
 from proud.training import run as runs
-from proud.training.folds import fold_of, fold_tasks
+from proud.training.checks import other_folds
+from proud.training.folds import check_can_fold, fold_of, fold_tasks, labeled_images
 from proud.training.forecast import Forecast, StageWork
 from proud.training.run import train
 from proud.trust.fitted import promises
@@ -112,6 +113,41 @@ def test_a_stop_between_folds_keeps_those_that_are_done(tmp_path: Path, monkeypa
     again = Options(out=str(tmp_path / "run"), device="cpu", threads=1, quiet=True, folds=2, resume=True)
     assert train(toy_run("erm"), settings, again, data=task)["folder"] == str(tmp_path / "run")
     assert trained == ["run", "1", "stopped", "run", "2"]
+
+
+def test_folds_of_another_number_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they hold out differs: a network would judge images that it was trained on."""
+    data = write_folders(tmp_path / "data", {"central": 0, "north": 1}, per_class=6)
+    flags = ("--epochs", "1", "--pretrain-epochs", "1", "--method", "erm")
+    remove = runs.remove_folds
+
+    def stop(folder: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "remove_folds", stop)  # all folds are done, and kept
+    assert train_folder(data, tmp_path / "x", *flags, "--folds", "4") != 0
+    monkeypatch.setattr(runs, "remove_folds", remove)
+    assert train_folder(data, tmp_path / "x", *flags, "--folds", "2", "--resume") == 0
+    trust = load_model(tmp_path / "x", "cpu").trust
+    assert trust is not None and (trust.folds, trust.images) == (2, 24)
+    assert not (tmp_path / "x" / "folds").exists()
+
+
+def test_a_finished_run_says_that_it_gets_no_other_folds(crossed: Path) -> None:
+    folds = load_model(crossed, "cpu").trust.folds
+    assert other_folds(crossed, folds) == other_folds(crossed, 0) == ""
+    assert f"was calibrated with --folds {folds}: --folds 7 needs a run in another --out" in other_folds(crossed, 7)
+
+
+def test_folds_that_hold_nothing_out_are_refused_before_training() -> None:
+    task = toy_task(per_class=4)
+    whole = labeled_images(task)
+    check_can_fold(task, 2, seed=1)
+    one = replace(whole, groups=("slide",) * len(whole))
+    evaluation = replace(task.evaluation, validation=None)
+    alone = replace(task, training=replace(task.training, labeled=one), evaluation=evaluation)
+    with pytest.raises(UserError, match=r"--folds 2 can hold out no image of .*: Leave --folds out|Leave --folds out"):
+        check_can_fold(alone, 2, seed=1)
 
 
 def test_folds_train_the_network_that_suits_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

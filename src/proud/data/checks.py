@@ -74,6 +74,17 @@ def shared_groups(name: str, here: Iterable[str], trained_on: Iterable[str], wha
     )
 
 
+def held_out_too_many(name: str, held: int, per_class: Iterable[int], share: float) -> str:
+    """A warning about groups so large that far more is held out than asked for. `per_class`: all images of each."""
+    images = [*per_class]
+    if held <= 2 * sum(max(1, round(count * share)) for count in images):
+        return ""
+    return (
+        f"{held} of the {sum(images)} images of {name} are held out for validation, because groups stay together: "
+        f"{100 * share:g} % were asked for. Smaller groups, or --val 0, leave more to train on."
+    )
+
+
 def also_learned_from(name: str, count: int, images: int) -> str:
     """A warning about a test domain of which `count` images are also trained on."""
     if not count:

@@ -30,6 +30,10 @@ class Given:
     pixels: np.ndarray | list[np.ndarray] | None = None
     labels: tuple[Any, ...] | None = None
     domains: tuple[str, ...] | None = None
+    groups: tuple[str, ...] | None = None
+    """the patient, slide or the like of each image"""
+    splits: tuple[str | None, ...] | None = None
+    """`train` or `val`, if a table states it"""
 
     def sources(self) -> list[Any]:
         """Files, or the pixels of each image."""
@@ -96,12 +100,14 @@ def _from_path(path: Path) -> Given:
 def _from_rows(name: str, rows: Sequence[dict[str, Any]], base: Path) -> Given:
     if not rows or "path" not in rows[0]:
         raise UserError(f"{name}: a table needs rows and a column `path` (and `label`, `domain` where they matter).")
-    labels = [_cell(row.get("label")) for row in rows]
-    domains = [_cell(row.get("domain")) for row in rows]
+    columns = ("label", "domain", "group", "split")
+    labels, domains, groups, splits = ([_cell(row.get(column)) for row in rows] for column in columns)
     return Given(
         files=existing(base / str(row["path"]) for row in rows),
         labels=tuple(labels) if any(label is not None for label in labels) else None,
         domains=tuple(map(str, domains)) if any(domain is not None for domain in domains) else None,
+        groups=tuple("" if group is None else str(group) for group in groups),
+        splits=tuple(None if split is None else str(split) for split in splits),
     )
 
 

@@ -104,10 +104,10 @@ class Sites:
             return [self.folder(found.folder, site.name)]
         if found.domains is None:
             return [domain_of(name, found)]
-        by_name: dict[str, list[Path]] = {}
-        for file, name in zip(found.files, found.domains, strict=True):
-            by_name.setdefault(name, []).append(file)
-        return [domain_of(name, Given(files=tuple(files))) for name, files in by_name.items()]
+        by_name: dict[str, list[int]] = {}
+        for row, name in enumerate(found.domains):
+            by_name.setdefault(name, []).append(row)
+        return [domain_of(name, part_of(found, rows)) for name, rows in by_name.items()]
 
     # ---- folders
 
@@ -198,9 +198,28 @@ def domain_of(name: str, found: Given, labels: Sequence[str | None] | None = Non
     if len(set(places)) < len(places):
         twice = next(place for place, count in Counter(places).items() if count > 1)
         raise UserError(f"{twice} is given twice in {name!r}.")
-    stated = labels or [None] * len(places)
-    entries = [Entry(place, label and nfc(label)) for place, label in zip(places, stated, strict=True)]
+    stated, groups = labels or [None] * len(places), found.groups or [""] * len(places)
+    splits = checked_splits(name, found.splits or [None] * len(places))
+    entries = [
+        Entry(place, label and nfc(label), split, group)
+        for place, label, split, group in zip(places, stated, splits, groups, strict=True)
+    ]
     return DomainFiles(nfc(name), tuple(sorted(entries, key=lambda entry: entry.location)))
+
+
+def part_of(found: Given, rows: list[int]) -> Given:
+    """The files of these rows of a table, with their groups and splits."""
+    groups = found.groups and tuple(found.groups[row] for row in rows)
+    splits = found.splits and tuple(found.splits[row] for row in rows)
+    return Given(files=tuple(found.files[row] for row in rows), groups=groups, splits=splits)
+
+
+def checked_splits(name: str, splits: Sequence[str | None]) -> Sequence[str | None]:
+    if strange := sorted({split for split in splits if split not in (None, "train", "val")}):
+        raise UserError(f"The column split of {name} has {some(strange)}; it may only have train and val.")
+    if len({split is None for split in splits}) > 1:
+        raise UserError(f"Some rows of {name} state a split and some do not.")
+    return splits
 
 
 def ready_domain(given: UnlabeledDomain) -> DomainFiles:

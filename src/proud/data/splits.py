@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -12,19 +13,28 @@ from proud.data.checks import ImageRow, copies_of
 VALIDATION_STREAM = 0x76616C
 """Separates the validation draw from every other use of the same seed."""
 
+MOST_OVER = 1.5  # times its share of a class that whole groups may hold out, where smaller ones can be chosen
+
+
+Keys = Collection[object]
+Split = tuple[list[ImageRow], list[ImageRow]]
+
 
 def split_labeled(
-    rows: list[ImageRow], val: float, seed: int, *, ships_split: bool
-) -> tuple[list[ImageRow], list[ImageRow]]:
+    rows: list[ImageRow], val: float, seed: int, *, ships_split: bool, before: Collection[str] = ()
+) -> Split:
     """(train, validation). Stratified: of each class its share, at least one, but never its only image.
 
-    Copies of one image stay together; copies under two classes are trained on.
+    Copies of one image stay together; copies under two classes are trained on. `before`: marks of the validation
+    images of the model that a run starts from, which was trained on the others; those that are still there are kept.
     """
     if ships_split:
         held = [row for row in rows if row.entry.split == "val"]
         return [row for row in rows if row.entry.split == "train"], held if val > 0 else []
     if val == 0:
         return rows, []
+    if kept := _held_before(rows, before):
+        return _apart(rows, kept)
     if any(row.entry.group for row in rows):
         return _apart(rows, _held_groups(rows, val, seed))
     with_it: dict[int, list[int]] = {}
@@ -47,36 +57,57 @@ def split_labeled(
     return _apart(rows, chosen)
 
 
-def _apart(rows: list[ImageRow], chosen: set[int]) -> tuple[list[ImageRow], list[ImageRow]]:
+def mark(row: ImageRow) -> str:
+    """By which an image is recognised in another run."""
+    return row.content[:16]
+
+
+def _apart(rows: list[ImageRow], chosen: set[int]) -> Split:
     """The other rows, and those at the chosen places."""
     others = [row for place, row in enumerate(rows) if place not in chosen]
     return others, [row for place, row in enumerate(rows) if place in chosen]
 
 
+def _held_before(rows: list[ImageRow], before: Collection[str]) -> set[int]:
+    """Places of the images that were validation images before, with their copies and groups."""
+    units = _units(rows) if before else []
+    return {place for unit in units if any(mark(rows[at]) in before for at in unit) for place in unit}
+
+
 def _held_groups(rows: list[ImageRow], val: float, seed: int) -> set[int]:
     """Places of the validation images: whole groups, until each class has its share. Every class is still trained on.
 
-    Images with the same content or of the same group belong together; one without a group is a group of its own.
+    Groups that exceed the share by half are left out; a class that gets no image that way gets its smallest group.
     """
-    together = joined(
-        [[key for key in (("content", row.content), ("group", row.entry.group)) if key[1]] for row in rows]
-    )
+    together = _units(rows)
     in_class = Counter(row.entry.label for row in rows)
     wanted = {label: max(1, round(count * val)) for label, count in in_class.items()}
     held: Counter[str | None] = Counter()
     chosen: set[int] = set()
-    random = np.random.default_rng([VALIDATION_STREAM, seed])
-    for number in random.permutation(len(together)).tolist():
-        here = Counter(rows[place].entry.label for place in together[number])
-        needed = any(held[label] < wanted[label] for label in here)
-        leaves_some = all(held[label] + count < in_class[label] for label, count in here.items())
-        if needed and leaves_some:
-            held += here
-            chosen.update(together[number])
+    drawn = [together[number] for number in np.random.default_rng([VALIDATION_STREAM, seed]).permutation(len(together))]
+
+    def hold_out(unit: list[int], least: Mapping[str | None, int], most: float) -> None:
+        """If a class of the unit has fewer than `least` images so far, and none gets too many, or all."""
+        here = Counter(rows[place].entry.label for place in unit)
+        needed = any(held[label] < least[label] for label in here)
+        fits = all(held[label] + count <= most * wanted[label] for label, count in here.items())
+        if needed and fits and all(held[label] + count < in_class[label] for label, count in here.items()):
+            held.update(here)
+            chosen.update(unit)
+
+    for unit in drawn:
+        hold_out(unit, wanted, MOST_OVER)
+    for unit in sorted(drawn, key=len):
+        hold_out(unit, dict.fromkeys(wanted, 1), math.inf)
     return chosen
 
 
-def joined(keys: Sequence[Collection[object]]) -> list[list[int]]:
+def _units(rows: list[ImageRow]) -> list[list[int]]:
+    """Images with the same content or of the same group belong together; any other one is alone."""
+    return joined([[key for key in (("content", row.content), ("group", row.entry.group)) if key[1]] for row in rows])
+
+
+def joined(keys: Sequence[Keys]) -> list[list[int]]:
     """Places that share a key, directly or through others, in their order. One without keys is alone."""
     first_of: dict[object, int] = {}
     parent = list(range(len(keys)))

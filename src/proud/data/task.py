@@ -5,13 +5,21 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from proud.data.alike import Compared, across
 from proud.data.cache import NEVER, cache_folder, request_states
 from proud.data.catalog import Catalog, DomainFiles
-from proud.data.checks import ImageRow, also_learned_from, nearly_black, on_both_sides, shared_groups, under_two_classes
+from proud.data.checks import (
+    ImageRow,
+    also_learned_from,
+    held_out_too_many,
+    nearly_black,
+    on_both_sides,
+    shared_groups,
+    under_two_classes,
+)
 from proud.data.decode import PixelFormat, bad_files_error, stored_side
 from proud.data.labels import add_labels, with_known
 from proud.data.near_copies import SMALLEST_SIDE, signatures
@@ -19,7 +27,7 @@ from proud.data.reader import MemoryCache, Reader
 from proud.data.roles import Roles, unknown_classes
 from proud.data.shapes import cropped_away
 from proud.data.source import TaskSource, without_gc
-from proud.data.splits import split_labeled
+from proud.data.splits import mark, split_labeled
 from proud.data.types import Audit, EvaluationData, LabeledDomain, Task, TrainingData, UnlabeledDomain
 from proud.errors import UserError
 from proud.stored import DomainRecord, TaskRecord
@@ -36,11 +44,13 @@ def read_task(
     memory: MemoryCache | None = None,
     disk: str = NEVER,
     verify: bool = False,
+    held_out: Collection[str] = (),
 ) -> Task:
     """Decode everything that one run needs, for a network that sees squares of `size` pixels.
 
     With `memory`, every domain is read at most once. `disk` is a folder for decoded images that are mapped rather
     than held in memory, `auto` (many images only) or `none`; `verify` compares all of them with their files.
+    `held_out`: marks of the validation images of the model that the run starts from.
     """
     spec, catalog, roles = source.spec, source.catalog, source.roles
     if size < LEAST_SIDE:
@@ -50,7 +60,7 @@ def read_task(
         if not spec.unlabeled or name in named:
             catalog.warn_once(text, "folder", name)
     with without_gc():
-        reader, parts = _decode(source, size, progress, memory, disk, verify)
+        reader, parts = _decode(source, size, progress, memory, disk, verify, held_out)
     if reader.bad and not spec.skip_bad:
         raise bad_files_error(reader.bad)
     parts.check_survivors()
@@ -61,6 +71,10 @@ def read_task(
         catalog.warn_once(cropped_away(catalog, files), "cropped", files.name)
     copies = parts.test_copies(reader)
     _warn_about_rows(catalog, roles, reader, parts, copies)
+    if any(row.entry.group for row in parts.held) and not roles.labeled.ships_split:
+        per_class = Counter(row.entry.label for row in [*parts.held, *parts.train]).values()
+        text = held_out_too_many(roles.labeled.name, len(parts.held), per_class, spec.val)
+        catalog.warn_once(text, "held out", roles.labeled.name)
     _warn_about_near_copies(source, reader, parts)
     training = TrainingData(roles.classes, parts.labeled, tuple(domain for domain, _ in parts.hidden))
     audits = {audit.name: audit for _, audit in parts.hidden}
@@ -110,7 +124,13 @@ class _Parts:
 
 
 def _decode(
-    source: TaskSource, size: int, progress: bool, memory: MemoryCache | None, disk: str, verify: bool
+    source: TaskSource,
+    size: int,
+    progress: bool,
+    memory: MemoryCache | None,
+    disk: str,
+    verify: bool,
+    held_out: Collection[str],
 ) -> tuple[Reader, _Parts]:
     spec, catalog, roles = source.spec, source.catalog, source.roles
     files = [domain for domain in roles.domains if not domain.in_memory]
@@ -120,7 +140,7 @@ def _decode(
         reader = Reader(catalog, pixels, progress, memory, folder, states, verify)
         rows = {roles.labeled.name: reader.ordered(roles.labeled)}
         train, held = split_labeled(
-            rows[roles.labeled.name], spec.val, spec.seed, ships_split=roles.labeled.ships_split
+            rows[roles.labeled.name], spec.val, spec.seed, ships_split=roles.labeled.ships_split, before=held_out
         )
         labeled = reader.labeled(roles.labeled, train, roles.classes)
         validation = reader.labeled(roles.labeled, held, roles.classes) if held else None
@@ -199,6 +219,8 @@ def _report(source: TaskSource, size: int, parts: _Parts, reader: Reader, copies
         "ignored_links": list(catalog.ignored_links),
         "test_images_also_in_training": copies,
     }
+    if parts.held:
+        report["held_out"] = sorted(mark(row) for row in parts.held if row.content)
     if reader.disk is not None:
         report["mapped_from_cache"] = True
     return report

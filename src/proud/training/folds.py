@@ -17,9 +17,13 @@ import torch
 from torch import Tensor
 
 from proud.data.splits import joined
+from proud.data.task import digest
 from proud.data.types import EvaluationData, LabeledDomain, Task
+from proud.errors import UserError
 from proud.files import MOST_TENSOR_BYTES, parse_tensors
 from proud.manifest import Files
+from proud.model.format import other_images, read_run
+from proud.stored import TaskRecord
 
 if TYPE_CHECKING:
     from proud.config import Options
@@ -41,7 +45,8 @@ def out_of_fold(
     found = []
     for number, fold in enumerate(fold_tasks(task, options.folds, seed), 1):
         place = folder / FOLDS / str(number)
-        own = replace(options, out=str(place), resume=True, overwrite=False, folds=0, tensorboard=False)
+        same = is_of(fold, place)
+        own = replace(options, out=str(place), resume=same, overwrite=not same, folds=0, tensorboard=False)
 
         def notify(now: Progress, number: int = number) -> None:
             stage = f"fold {number} of {options.folds}, {now.stage}"
@@ -63,7 +68,27 @@ def fold_tasks(task: Task, folds: int, seed: int) -> Iterator[Task]:
             continue
         training = replace(task.training, labeled=part_of(whole, place != fold))
         evaluation = EvaluationData(validation=part_of(whole, place == fold))
-        yield replace(task, training=training, evaluation=evaluation)
+        content = task.report.get("content", {}) | {whole.name: digest(map(str, (place == fold).nonzero().tolist()))}
+        report: TaskRecord = {**task.report, "content": content}
+        yield replace(task, training=training, evaluation=evaluation, report=report)
+
+
+def is_of(fold: Task, folder: Path) -> bool:
+    """Whether the run there holds out the same images; there may be one of another number of folds."""
+    try:
+        return not other_images(read_run(folder, compare=False)["task"], fold.report)
+    except (OSError, UserError):
+        return False
+
+
+def check_can_fold(task: Task, folds: int, seed: int) -> None:
+    """Before training, rather than after it."""
+    whole = labeled_images(task)
+    if bool((fold_of(whole, folds, seed) < 0).all()):
+        raise UserError(
+            f"--folds {folds} can hold out no image of {whole.name}: all images of a class are copies or of one group, "
+            "and without them the class would be missing in training. Leave --folds out."
+        )
 
 
 def labeled_images(task: Task) -> LabeledDomain:

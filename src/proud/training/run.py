@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor
@@ -32,9 +31,17 @@ from proud.model.format import MODEL_FOLDER, model_files, read_run, read_verdict
 from proud.nets.models import ModelSpec, check_weights, model_spec
 from proud.nets.sites import with_found_sites
 from proud.stored import EpochRecord, ResultRecord, RunRecord, TrustRecord
+from proud.training.checks import (
+    check_folds,
+    check_known_labels,
+    notices,
+    other_folds,
+    output_folder,
+    refuse_own_start,
+)
 from proud.training.completion import commit, finished_result
 from proud.training.fast import compiled_or_plain
-from proud.training.folds import FOLDS, out_of_fold
+from proud.training.folds import FOLDS, check_can_fold, out_of_fold
 from proud.training.forecast import forecasting
 from proud.training.loop import Loop, Progress
 from proud.training.memory import is_out_of_memory, too_large
@@ -44,7 +51,6 @@ from proud.training.reuse import Reuse
 from proud.training.run_folder import (
     RunFolder,
     clear,
-    default_folder,
     opened,
     refuse_other_data,
     remove_checkpoints,
@@ -97,31 +103,23 @@ def train(
         check_run(config, settings, options)
         start = read_start(config)
         config = start.fit(config) if start is not None else config
+        refuse_own_start(config, options)
         check_method(group, config.method, method_class(config.method), settings.batch_size)
         check_folds(config, options, group)
-    run = Run(config, settings, options, RunFolder(Path(options.out or default_folder(config))), group, start)
+    run = Run(config, settings, options, RunFolder(output_folder(config, options)), group, start)
     with ExitStack() as stack:
         before = group.from_first(lambda: stack.enter_context(opened(run.folder, run.stored, options)))
         finished: ResultRecord | None = group.from_first(
             lambda: None if before is None else finished_result(run.folder, options)
         )
+        if finished is not None and (text := other_folds(run.folder.path, options.folds)):
+            warnings.warn(text, stacklevel=2)
         if finished is None:
             return train_in_folder(run, before, data, watch, reuse)
         if isinstance(data, Task):  # whose images were read anyway
             with group.failing_together():
                 refuse_other_data(run.folder.path, before["task"], data.report)
         return {**finished, "folder": str(run.folder.path)}  # wherever it was when it was trained
-
-
-def check_folds(config: RunConfig, options: Options, group: Group) -> None:
-    if options.folds == 1:
-        raise UserError("--folds 1 holds out nothing: use 2 or more, for example --folds 5.")
-    if options.folds and config.start_from:
-        raise UserError(
-            "--folds and --from exclude each other: that model may have learned the labels that a fold hides."
-        )
-    if options.folds and group is not ALONE:
-        raise UserError("--folds needs a single process: leave it out under torchrun.")
 
 
 def train_in_folder(
@@ -251,7 +249,9 @@ def build(
     progress = not options.quiet and run.writes
     task, spec = load(config, data, progress=progress, cache=options.cache, verify=verify, start=start)
     check_known_labels(task, config.method)
-    if before is None and run.writes and (text := too_few_images(task, run.settings.batch_size)):
+    if options.folds:
+        check_can_fold(task, options.folds, config.seed)
+    for text in notices(config, run.settings, start, task) if before is None and run.writes else ():
         warnings.warn(text, stacklevel=2)
     if before is not None:
         refuse_other_data(run.folder.path, before["task"], task.report)
@@ -304,26 +304,9 @@ def load(
     name = choose_model(config.model, source.native_side)
     spec = model_spec(name, len(source.roles.classes), config.size, config.square)
     check_weights(name, spec.size, config.weights)
-    task = read_task(source, spec.size, progress=progress, memory=memory, disk=cache, verify=verify)
-    return with_found_sites(task, source, config, spec, start.state if start is not None else None), spec
-
-
-def too_few_images(task: Task, batch_size: int) -> str:
-    """A warning if a batch is larger than all domains and than usual: its images repeat, and take memory each time."""
-    training = task.training
-    largest = max([len(training.labeled), *map(len, training.unlabeled)])
-    if batch_size <= max(largest, MethodConfig.batch_size):
-        return ""
-    return (
-        f"--batch-size {batch_size} is more than the {largest} images of the largest domain: every step repeats "
-        f"images and takes memory for all of them. {max(2, largest)} would do."
-    )
-
-
-def check_known_labels(task: Task, method: str) -> None:
-    labeled = any(domain.known is not None for domain in task.training.unlabeled)
-    if labeled and not method_class(method).uses_known_labels:
-        raise UserError(f"{method} does not support --labels: choose --method proud-plus, or leave --labels out.")
+    held_out = (start.held_out if start is not None else None) or ()
+    task = read_task(source, spec.size, progress=progress, memory=memory, disk=cache, verify=verify, held_out=held_out)
+    return with_found_sites(task, source, config, spec, start.state if start is not None else None, cache), spec
 
 
 def note_changed_code(run: Run, before: RunRecord, code: str) -> None:
@@ -337,4 +320,4 @@ def note_changed_code(run: Run, before: RunRecord, code: str) -> None:
     run.folder.write("run.json", run_file({**before, "code": f"{was} {code}"}))
 
 
-__all__ = ["Stopped", "default_folder", "load", "summary", "train"]
+__all__ = ["Stopped", "load", "summary", "train"]

@@ -65,6 +65,7 @@ class First:
 
 def parse_train(argv: list[str]) -> TrainArguments:
     """The task, the method and the device first."""
+    refuse_twice(argv)
     wants_help = bool(HELP & set(argv))
     given = [word for word in argv if word not in HELP]
     first, rest = parse_first(given)
@@ -84,6 +85,13 @@ def parse_train(argv: list[str]) -> TrainArguments:
     if not run.labeled:
         raise UserError(f"Name the labeled domain: --labeled DOMAIN.{_domains_of(run)}")
     return TrainArguments(run, settings, options, defaults.catalog, suited(first.run, defaults, rest))
+
+
+def refuse_twice(argv: list[str]) -> None:
+    """Of flags that take several sites, the parser would drop all but the last."""
+    for name in ("--unlabeled", "--add"):
+        if sum(word.partition("=")[0] == name for word in argv) > 1:
+            raise UserError(f"{name} is given twice: name all sites after one, as in {name} FIRST SECOND.")
 
 
 def parse_first(argv: list[str]) -> tuple[First, list[str]]:
