@@ -3,8 +3,9 @@
 Usage: python benchmarks/adapt.py RUN... --out benchmarks/results/adapt.json --data-name TEXT [--data D --root DIR]
 
 Every RUN has a test domain. Its images are classified each alone (plain), with the batch statistics of the batch
-(`statistics`), by T3A (Iwasawa and Matsuo 2021), and as by `proud predict --adapt`; in batches of 16, 64 and 256, all
-together, and all of a skewed site (classes from 1 to 1 : 10, three draws). Labels are used for counting alone.
+(`statistics`), by T3A (Iwasawa and Matsuo 2021), as by `proud predict --adapt`, and so with batch statistics
+(`both`); in batches of 16, 64 and 256, all together, and all of a skewed site (classes from 1 to 1 : 10, three draws).
+Labels are used for counting alone.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from torch import Tensor
 from proud import ops
 from proud.files import write_json
 from proud.machine import choose_device, choose_threads, environment
-from proud.model.adapt import BATCH, SAMPLE, aligned, combine, site_network, site_outputs
+from proud.model.adapt import aligned, combine
 from proud.model.predict import Model
 from proud.nets.batch_norm import has_batch_norm
 from proud.nets.forward import forward_all
-from proud.nets.site_statistics import may_use_site_statistics
 
 BATCHES = (16, 64, 256)
+BATCH = 128  # images that share batch statistics
 T3A_KEPT = 100
 SKEW, DRAWS = 10.0, 3
 
@@ -44,17 +45,20 @@ class Site:
         features, logits = self.features[rows], self.logits[rows]
         weight = self.model.net.head.weight.detach().cpu()
         found = {"plain": logits, "t3a": ops.t3a(features, logits, weight, T3A_KEPT)}
+        found["adapt"] = self.adapted(features, logits)
         if has_batch_norm(self.model.net):
-            found["statistics"] = self.batch_statistics(rows)
-        if may_use_site_statistics(self.model.net):
-            sample = self.images[rows[:: -(-len(rows) // SAMPLE)]]
-            features, logits, _ = site_outputs(self.model, site_network(self.model, sample), self.images[rows])
-        return found | {"adapt": combine(self.model, aligned(self.model, features).half(), logits)}
+            features, found["statistics"] = self.with_batch_statistics(rows)
+            found["both"] = self.adapted(features, found["statistics"])
+        return found
 
-    def batch_statistics(self, rows: Tensor) -> Tensor:
-        """Logits with the statistics of the images themselves, in all layers."""
+    def adapted(self, features: Tensor, logits: Tensor) -> Tensor:
+        return combine(self.model, aligned(self.model, features).half(), logits)
+
+    def with_batch_statistics(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and logits with the statistics of the images themselves."""
         model, size = self.model, min(len(rows), BATCH)
-        return forward_all(model.net, self.images[rows], model.spec, model.device, "fp32", size)[1].cpu()
+        features, logits = forward_all(model.net, self.images[rows], model.spec, model.device, "fp32", size)
+        return features.cpu(), logits.cpu()
 
     def right(self, parts: list[Tensor]) -> dict[str, Tensor]:
         """Whether each image of the parts is classified correctly, by method."""

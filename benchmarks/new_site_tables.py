@@ -2,37 +2,87 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from table_text import source, table
 
+from proud.bench.plan import DEVELOPMENT
+
+Row = dict[str, Any]
+LOOKED_AT = frozenset.union(*DEVELOPMENT.values())
 BATCHES = {"16": "16", "64": "64", "256": "256", "whole": "whole", "balanced": "whole, mean of the classes"}
 BATCHES |= {"skewed": "1 : 10"}
-METHODS = ("statistics", "t3a", "adapt")
+METHODS = ("statistics", "t3a", "adapt", "both")
+TARGETS = {"adapt-pacs.json": 1.5, "adapt-digits.json": 1.0}
+LOWEST = -1.0
 
 
-def sourced(name: str, result: dict[str, Any]) -> str:
+def sourced(name: str, result: Row) -> str:
     return f"\n{result['data']}.{source(name, result)}"
 
 
-def adapt_table(name: str, result: dict[str, Any]) -> str:
-    """Per run and size of the batch: plain accuracy, and what each method adds to it."""
-    rows = []
+def adapt_table(name: str, result: Row) -> str:
+    """Per method and size of the batch: the average over all combinations, and the lowest of them."""
+    groups: dict[str, list[Row]] = {}
     for row in result["rows"]:
+        groups.setdefault(row["method"], []).append(row)
+    rows = []
+    for method, mine in groups.items():
         for size, shown in BATCHES.items():
-            found = row.get(size)
-            if found is None:
-                continue
-            gains = [
-                f"{found[each] - found['plain']:+.1f}".replace("-", "−") if each in found else "–" for each in METHODS
-            ]
-            title = f"{row['labeled']} → {row['test']}, {row['method']}"
-            rows.append([title, shown, f"{found['plain']:.1f}", *gains])
-    header = ["labeled → new site, method", "images together", "plain, %", "batch statistics", "T3A", "`--adapt`"]
-    return table(header, rows) + sourced(name, result)
+            found = [row[size] for row in mine if row.get(size)]
+            if found:
+                plain = fmean(each["plain"] for each in found)
+                rows.append([method, shown, f"{plain:.1f}", *(average_gain(found, each) for each in METHODS)])
+    header = ["method", "images together", "plain, %", "batch statistics", "T3A", "`--adapt`", "with batch statistics"]
+    return table(header, rows) + targets(name, groups.get("proud-plus", [])) + sourced(name, result)
 
 
-def time_table(name: str, result: dict[str, Any]) -> str:
+def targets(name: str, rows: list[Row]) -> str:
+    """What was asked of `--adapt` with proud-plus before it was measured, and whether it is so."""
+    if name not in TARGETS or not rows:
+        return ""
+    whole = [row["whole"]["adapt"] - row["whole"]["plain"] for row in rows]
+    skew = fmean(row["skewed"]["adapt"] - row["skewed"]["plain"] for row in rows)
+    others = [gain for row, gain in zip(rows, whole, strict=True) if (row["labeled"], row["test"]) not in LOOKED_AT]
+    met = fmean(whole) >= TARGETS[name] and min(whole) >= LOWEST
+    verdicts = ["met" if is_so else "missed" for is_so in (met, skew >= LOWEST)]
+    return (
+        f"\nTargets for `proud-plus`: with the whole site at least {signed(TARGETS[name])} on average and no combination "
+        f"below {signed(LOWEST)}: {verdicts[0]} ({signed(fmean(whole))}, lowest {signed(min(whole))}; without the "
+        f"development cells {signed(fmean(others))}). At a skewed site not below {signed(LOWEST)}: {verdicts[1]} "
+        f"({signed(skew)}).\n"
+    )
+
+
+def average_gain(found: list[dict[str, float]], method: str) -> str:
+    gains = [each[method] - each["plain"] for each in found if method in each]
+    return f"{signed(fmean(gains))} ({signed(min(gains))})" if gains else "–"
+
+
+def adapt_cells_table(name: str, result: Row) -> str:
+    """What adapting to the whole site adds in each combination."""
+    cells: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in result["rows"]:
+        cells.setdefault((row["labeled"], row["test"]), {})[row["method"]] = row["whole"]
+    methods = list(dict.fromkeys(row["method"] for row in result["rows"]))
+    rows = []
+    for cell, found in sorted(cells.items()):
+        shown = [
+            f"{found[each]['plain']:.1f} {signed(found[each]['adapt'] - found[each]['plain'])}"
+            if each in found
+            else "–"
+            for each in methods
+        ]
+        rows.append([" → ".join(cell) + " †" * (cell in LOOKED_AT), *shown])
+    return table(["labeled → new site", *methods], rows) + sourced(name, result)
+
+
+def signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def time_table(name: str, result: Row) -> str:
     """What adapting costs beside plain prediction."""
 
     def row(title: str, key: str, digits: int = 0) -> list[str]:
@@ -52,9 +102,9 @@ def time_table(name: str, result: dict[str, Any]) -> str:
     return table(["", "`proud predict`", "with `--adapt`", "times"], rows) + about + source(name, result)
 
 
-def compare_table(result: dict[str, Any]) -> str:
+def compare_table(result: Row) -> str:
 
-    def title(row: dict[str, Any]) -> str:
+    def title(row: Row) -> str:
         first, second = row["first"], row["second"]
         return f"{first['labeled']} → {first['test']}: {first['method']} against {second['method']}"
 
@@ -84,8 +134,8 @@ def compare_table(result: dict[str, Any]) -> str:
     return table(header, rows) + f"\n{result['draws']:,} draws each. " + sourced("compare.json", result).lstrip()
 
 
-def later_table(name: str, result: dict[str, Any]) -> str:
-    def cell(found: dict[str, Any]) -> str:
+def later_table(name: str, result: Row) -> str:
+    def cell(found: Row) -> str:
         return f"{found['accuracy']:.1f} %, {found['seconds']:.0f} s"
 
     rows = [
@@ -96,7 +146,7 @@ def later_table(name: str, result: dict[str, Any]) -> str:
     return table(header, rows) + sourced(name, result)
 
 
-def pool_table(name: str, result: dict[str, Any]) -> str:
+def pool_table(name: str, result: Row) -> str:
     rows = [
         [
             row["cell"],

@@ -7,7 +7,6 @@ import gc
 import json
 import re
 import shutil
-from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,21 +17,18 @@ import torch
 from PIL import Image
 
 from cli.conftest import train
-from proud import ProUD, load, ops
+from proud import ProUD, load
 from proud.cli import main as cli
 from proud.cli.evaluate import show_trust
 from proud.errors import UserError
 from proud.model import adapt
 from proud.model import reading as pieces
-from proud.model.adapt import adapt_site, combine, site_network, site_outputs
+from proud.model.adapt import adapt_site, combine
 from proud.model.answers import AnswerOptions
 from proud.model.load import load_model
 from proud.model.predict import Model
 from proud.model.reading import Reading
-from proud.nets.batch_norm import BatchNorm
-from proud.nets.models import Net, build_net, model_spec
-from proud.nets.resnet import ResNet
-from proud.nets.site_statistics import SiteNet, late_norms, may_use_site_statistics, with_site_statistics
+from proud.nets.models import build_net, model_spec
 from toy import CLASSES, SHORT, toy_images, write_folders
 
 
@@ -192,88 +188,12 @@ def test_several_sites_in_one_folder_are_noticed(model: Path, site: Path, tmp_pa
         assert not adapt.several_sites(one_site, loaded.classes)
 
 
-# ---- batch statistics
+# ---- networks with batch norm
 
 
 def batch_norm_model() -> Model:
     spec = model_spec("resnet10t", 3, 32)
     return Model(build_net(spec, seed=1), spec, ("a", "b", "c"), {}, torch.device("cpu"))
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_a_site_s_batch_statistics_are_blended_with_those_of_training(own: bool) -> None:
-    """Against the network with those values written into its running statistics, last stage only."""
-    model = batch_norm_model()
-    if own:  # the ResNet of saved models, whose other layers are folded
-        spec = model_spec("resnet18", 3, 32)
-        model = Model(Net(ResNet((2, 2, 2, 2)), 512, 3), spec, model.classes, {}, model.device)
-    before = {name: value.clone() for name, value in model.net.state_dict().items()}
-    images = torch.randint(0, 255, (40, 3, 36, 36), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    found = site_network(model, images)
-    assert isinstance(found, SiteNet)
-    features, adapted, plain = site_outputs(model, found, images)
-    torch.testing.assert_close(plain, model.outputs(images)[1])
-    assert (plain - adapted).abs().max() > 1e-4
-    wanted, share = deepcopy(model.net), 40 / (40 + adapt.TRAINING_COUNTS)
-    norms = [wanted.backbone.get_submodule(name) for name in late_norms(wanted.backbone)]
-    assert 1 < len(norms) < sum(isinstance(each, BatchNorm) for each in wanted.modules())
-    seen: list[torch.Tensor] = []
-    for norm in norms:  # statistics of the first are those of its input; later norms see the batch-normalised maps
-
-        def blend(norm: Any, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
-            x = given[0]
-            mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=True)
-            seen.append(x)
-            norm.running_mean.lerp_(mean, share), norm.running_var.lerp_(variance, share)
-            return torch.nn.functional.batch_norm(x, None, None, norm.weight, norm.bias, training=True)
-
-        norm.register_forward_hook(blend)
-    view = ops.evaluation_view(images, model.spec.size, model.spec.mean, model.spec.std)
-    with torch.no_grad():
-        wanted(view)
-    assert len(seen) == len(norms)
-    for norm in norms:
-        norm._forward_hooks.clear()
-    with torch.no_grad():
-        expected = wanted(view)
-    torch.testing.assert_close(features, expected[0], rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(adapted, expected[1], rtol=1e-3, atol=1e-4)
-    assert all(torch.equal(before[name], value) for name, value in model.net.state_dict().items())
-    assert not found.training and found is not model.net
-
-
-def test_layers_before_the_last_stage_are_computed_once() -> None:
-    model = batch_norm_model()
-    images = torch.zeros(4, 3, 36, 36, dtype=torch.uint8)
-    site = site_network(model, images)
-    rows: list[int] = []
-    for stage in (model.net.backbone.get_submodule("layer3"), site.backbone.get_submodule("layer3")):
-        stage.register_forward_hook(lambda module, given, out: rows.append(len(out)))
-    model.outputs(images)
-    site_outputs(model, site, images)
-    assert rows == [4, 4]
-
-
-def test_a_last_stage_that_cannot_be_computed_twice_leaves_the_network_as_it_is() -> None:
-    model = batch_norm_model()
-    early: list[torch.Tensor] = []
-    model.net.backbone.layer3.register_forward_hook(lambda module, given, out: early.append(out.mean((1, 2, 3), True)))
-    model.net.backbone.layer4.register_forward_hook(lambda module, given, out: out + early.pop())
-    images = torch.zeros(4, 3, 36, 36, dtype=torch.uint8)
-    assert site_network(model, images) is model.net
-
-
-def test_networks_without_batch_norm_keep_theirs(model: Path) -> None:
-    assert may_use_site_statistics(batch_norm_model().net)
-    assert not may_use_site_statistics(load_model(model, "cpu").net)
-
-
-def test_no_share_of_the_site_is_the_model_itself() -> None:
-    model = batch_norm_model()
-    batch = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    same = with_site_statistics(model.net, [batch], 0.0)
-    for logits in same(batch)[1].chunk(2, 1):
-        torch.testing.assert_close(logits, model.net(batch)[1])
 
 
 def test_a_site_of_a_batch_norm_network_is_adapted_in_any_order(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 
 Prototypes of the site start from the images of which the classifier is surest (DaPP with a choice of images), and the
 model's own prototypes hold them in place where a class is rare; a second round builds them from the surest answers of
-the first. Prototypes and classifier then decide together. Networks with batch norm also get the site's own
-statistics, in their last stage. No class mix of the site is assumed.
+the first. Prototypes and classifier then decide together. No class mix of the site is assumed.
 
 The images are processed in the order of their content, so names and order of the files change nothing. Of each image
 only its features, in half precision, and its logits are kept.
@@ -23,11 +22,8 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from proud import ops
-from proud.data.decode import Source, decode_all, hash_all, with_bar
+from proud.data.decode import Source, hash_all
 from proud.errors import UserError
-from proud.nets.forward import forward_all
-from proud.nets.models import Net
-from proud.nets.site_statistics import SiteNet, may_use_site_statistics, with_site_statistics
 from proud.text import some
 
 if TYPE_CHECKING:
@@ -41,8 +37,6 @@ ANCHOR = 4.0  # images that a prototype of the model counts as
 SUREST = 1 / 3  # of the images of a class build its prototype
 CLASSIFIER = 1 / 3  # weight of the classifier's probabilities beside those of the prototypes
 TAU = 0.06  # temperature of models without prototypes
-SAMPLE, BATCH = 1024, 128  # images that a site's batch statistics are measured on, at a time
-TRAINING_COUNTS = 64.0  # images that training's batch statistics count as
 ROWS = 8192  # processed at a time
 LEAST = 1e-12
 
@@ -90,19 +84,18 @@ def adapt_site(model: Model, reading: Reading) -> Adapted:
     contents = hash_all(reading.sources)
     order = sorted(range(len(contents)), key=lambda row: (contents[row], row))
     ordered = replace(reading, sources=[reading.sources[row] for row in order])
-    site = _of_site(model, ordered)
     rows: list[int] = []
-    outputs: list[tuple[Tensor, Tensor, Tensor]] = []
+    outputs: list[tuple[Tensor, Tensor]] = []
     for places, images in ordered.pieces():
         rows += [order[place] for place in places]
-        features, logits, plain = site_outputs(model, site, images)
-        outputs.append((aligned(model, features).half(), logits, plain))
+        features, logits = model.outputs(images)
+        outputs.append((aligned(model, features).half(), logits))
     reading.bad = ordered.bad
     if len(rows) < least:
         raise UserError(too_few(least, len(rows)))
-    unit, adapted, plain = map(torch.cat, zip(*outputs, strict=True))
+    unit, plain = map(torch.cat, zip(*outputs, strict=True))
     del outputs
-    found = combine(model, unit, adapted)
+    found = combine(model, unit, plain)
     back = torch.tensor(rows).argsort()
     kept = (found.argmax(1) != plain.argmax(1)).double().mean().item() > STRONG_CHANGE
     return Adapted(sorted(rows), plain[back], (plain if kept else found)[back], kept)
@@ -157,50 +150,3 @@ def combine(model: Model, features: Tensor, logits: Tensor) -> Tensor:
 
 def _parts(rows: Tensor) -> Iterator[slice]:
     return (slice(start, start + ROWS) for start in range(0, len(rows), ROWS))
-
-
-# ---- batch statistics
-
-
-def _of_site(model: Model, reading: Reading) -> Net:
-    """The network with the site's batch statistics, measured on a sample."""
-    if not may_use_site_statistics(model.net):
-        return model.net
-    step = -(-len(reading.sources) // SAMPLE)
-    images, _, _ = decode_all(
-        reading.sources[::step],
-        reading.pixels,
-        skip_bad=True,
-        progress=reading.progress,
-        description="Reading a sample",
-    )
-    return site_network(model, images, reading.progress)
-
-
-def site_network(model: Model, images: Tensor, progress: bool = False) -> Net:
-    """With the batch statistics of these images and, the fewer they are, those of training. The model's own network
-    if there are no images, or if its last stage is not a module that can be computed twice."""
-    spec, count = model.spec, len(images)
-    if count < 2:
-        return model.net
-    parts = images.tensor_split(-(-count // BATCH))
-    done = (0, *map(len, parts[:-1]))
-    batches = (
-        ops.evaluation_view(part.to(model.device), spec.size, spec.mean, spec.std)
-        for _, part in zip(with_bar(done, count, progress, "Measuring a sample"), parts, strict=True)
-    )
-    site = with_site_statistics(model.net, batches, count / (count + TRAINING_COUNTS))
-    try:
-        site_outputs(model, site, images[:2])
-    except (RuntimeError, TypeError):
-        return model.net
-    return site
-
-
-def site_outputs(model: Model, net: Net, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features and logits for the site, and the model's own logits."""
-    features, logits = (each.cpu() for each in forward_all(net, images, model.spec, model.device, "fp32"))
-    if not isinstance(net, SiteNet):
-        return features, logits, logits
-    plain, adapted = logits.chunk(2, 1)
-    return features.chunk(2, 1)[1], adapted, plain

@@ -38,8 +38,6 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     """Features of images. [N,3,S,S] -> [N,512]."""
 
-    feature_info = ({"module": "layer4"},)  # as timm states it
-
     def __init__(self, blocks: tuple[int, ...]) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
