@@ -48,7 +48,7 @@ def targets(name: str, rows: list[Row]) -> str:
     met = fmean(whole) >= TARGETS[name] and min(whole) >= LOWEST
     verdicts = ["met" if is_so else "missed" for is_so in (met, skew >= LOWEST)]
     return (
-        f"\nTargets for `proud-plus`: with the whole site at least {signed(TARGETS[name])} on average and no combination "
+        f"\nTargets for `proud-plus`: with the whole site at least {signed(TARGETS[name])} on average, no combination "
         f"below {signed(LOWEST)}: {verdicts[0]} ({signed(fmean(whole))}, lowest {signed(min(whole))}; without the "
         f"development cells {signed(fmean(others))}). At a skewed site not below {signed(LOWEST)}: {verdicts[1]} "
         f"({signed(skew)}).\n"
