@@ -141,6 +141,8 @@ def test_the_model_that_a_run_starts_from_is_not_replaced(trained: Path, tmp_pat
     for out in (copy, tmp_path / "link", tmp_path / "x" / ".." / "copy"):
         with pytest.raises(UserError, match="is the run that this one starts from: choose another --out"):
             start(copy, out, "--overwrite")
+    with pytest.raises(UserError, match="is the run that this one starts from"):
+        start(copy / "model", copy, "--overwrite")
     assert load_model(copy, "cpu").classes
 
 

@@ -11,6 +11,7 @@ from proud.distributed.group import ALONE, Group
 from proud.errors import UserError
 from proud.methods import method_class
 from proud.methods.base import MethodConfig
+from proud.model.format import run_folder
 from proud.model.load import load_model
 from proud.training.run_folder import default_folder
 from proud.training.start import Start
@@ -22,8 +23,11 @@ def output_folder(config: RunConfig, options: Options) -> Path:
 
 def refuse_own_start(config: RunConfig, options: Options) -> None:
     """Replacing the model that a run starts from would destroy it before the run has ended."""
-    if config.start_from and os.path.realpath(output_folder(config, options)) == os.path.realpath(config.start_from):
-        raise UserError(f"{config.start_from} is the run that this one starts from: choose another --out.")
+    if not config.start_from:
+        return
+    run = run_folder(Path(config.start_from))
+    if os.path.realpath(output_folder(config, options)) == os.path.realpath(run):
+        raise UserError(f"{run} is the run that this one starts from: choose another --out.")
 
 
 def check_folds(config: RunConfig, options: Options, group: Group) -> None:
