@@ -12,6 +12,11 @@ from proud.report.published import PUBLISHED_METHODS
 from proud.report.tables import Line, ResultTable, make_tables
 
 BENCHES = ("pacs", "digits-dg")
+SMALL = {
+    "small-pacs": "PACS, 400 images per site, 64 px",
+    "small-digits": "Digits-DG (rebuilt, SYN stand-in), 800 images per site",
+}
+"""results file → data of small models"""
 MEASURED = {
     "pacs": "PACS",
     "digits-dg": "Digits-DG (rebuilt)",
@@ -42,6 +47,19 @@ def short() -> str:
     lines = {bench: {line.label: line for line in whole(bench).lines} for bench in BENCHES}
     rows = [[label, *(average_and_worst(lines[bench][label]) for bench in BENCHES)] for label in SHORT]
     return table(["method", *(whole(bench).title for bench in BENCHES)], rows)
+
+
+def small() -> str:
+    """Small models: all combinations, one line per method."""
+    lines = {bench: {line.label: line for line in whole(bench).lines} for bench in SMALL}
+    labels = [label for label in lines[next(iter(SMALL))] if label.endswith("(ours)")]
+    rows = [
+        [f"`{label.removesuffix(' (ours)')}`", *(average_and_worst(lines[bench][label]) for bench in SMALL)]
+        for label in labels
+    ]
+    files = ", ".join(f"`benchmarks/results/{bench}.jsonl`" for bench in SMALL)
+    first = read(f"{next(iter(SMALL))}.jsonl")[0]
+    return f"{table(['method', *SMALL.values()], rows)}\n{files} · commit {first['commit']} · {first['device']}\n"
 
 
 def average_and_worst(line: Line) -> str:

@@ -23,7 +23,7 @@ from torch import Tensor
 from proud import ops
 from proud.files import write_json
 from proud.machine import choose_device, choose_threads, environment
-from proud.model.adapt import aligned, combine
+from proud.model.adapt import together, unit_features
 from proud.model.predict import Model
 from proud.nets.batch_norm import has_batch_norm
 from proud.nets.forward import forward_all
@@ -52,7 +52,7 @@ class Site:
         return found
 
     def adapted(self, features: Tensor, logits: Tensor) -> Tensor:
-        return combine(self.model, aligned(self.model, features).half(), logits)
+        return together(self.model, unit_features(features), logits)
 
     def with_batch_statistics(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits with the statistics of the images themselves."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from accuracy_tables import averages, coverage, demo, measured, mixing, results, short
+from accuracy_tables import averages, coverage, demo, measured, mixing, results, short, small
 from data_tables import near_copies_table
 from new_site_tables import adapt_cells_table, adapt_table, compare_table, later_table, pool_table, time_table
 from real_sites_tables import all_parts, status, targets_table
@@ -164,6 +164,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "averages": averages,
     "coverage": coverage,
     "mixing": mixing,
+    "small": small,
     **{f"measured-{name}": partial(measured, name) for name in FAMILIES},
     "trust": lambda: trust_table("trust.json", "trust-pacs.json"),
     "site-accuracy": lambda: site_accuracy_table(read("site_accuracy.json")),

@@ -23,7 +23,7 @@ from proud.cli.evaluate import show_trust
 from proud.errors import UserError
 from proud.model import adapt
 from proud.model import reading as pieces
-from proud.model.adapt import adapt_site, combine
+from proud.model.adapt import adapt_site, together, unit_features
 from proud.model.answers import AnswerOptions
 from proud.model.load import load_model
 from proud.model.predict import Model
@@ -160,7 +160,7 @@ def test_a_rare_class_is_not_swamped(model: Path) -> None:
 def test_strong_disagreement_keeps_the_plain_answers(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_model(model, "cpu")
     reading = Reading(list(toy_images(4, 10)[0]), loaded.pixels)
-    monkeypatch.setattr(adapt, "combine", lambda model, features, logits: logits.roll(1, 1))
+    monkeypatch.setattr(adapt, "together", lambda model, features, logits: logits.roll(1, 1))
     found = adapt_site(loaded, reading)
     assert found.kept_plain and torch.equal(found.logits, found.plain) and found.changed == 0
     assert "The plain answers are given" in found.notice
@@ -172,7 +172,7 @@ def test_models_without_prototypes_start_from_the_classifier(tmp_path: Path) -> 
     assert fitted.model_.prototypes is None
     images, _ = toy_images(4, 10)
     features, logits = fitted.model_.outputs(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous())
-    found = combine(fitted.model_, adapt.aligned(fitted.model_, features), logits)
+    found = together(fitted.model_, unit_features(features), logits)
     assert found.shape == logits.shape and found.isfinite().all()
 
 
@@ -213,7 +213,7 @@ def test_of_many_images_no_wide_features_are_kept(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pieces, "PIECE", 10)
     width = model.net.head.weight.shape[1]
     kept = {torch.float16: 0, torch.float32: 0}
-    plainly = adapt.combine
+    plainly = adapt.together
 
     def spied(model: Model, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         for each in gc.get_objects():
@@ -221,7 +221,7 @@ def test_of_many_images_no_wide_features_are_kept(monkeypatch: pytest.MonkeyPatc
                 kept[each.dtype] += len(each)
         return plainly(model, features, logits)
 
-    monkeypatch.setattr(adapt, "combine", spied)
+    monkeypatch.setattr(adapt, "together", spied)
     random = np.random.default_rng(0)
     adapt_site(model, Reading(list(random.integers(0, 255, (60, 36, 36, 3), dtype=np.uint8)), model.pixels))
     assert kept[torch.float16] == 60 and kept[torch.float32] < 60  # of all of them; of the last piece alone

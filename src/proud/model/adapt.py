@@ -1,8 +1,8 @@
 """Classifying the images of one site together, without training and without changing the model.
 
-Prototypes of the site start from the images of which the classifier is surest (DaPP with a choice of images), and the
-model's own prototypes hold them in place where a class is rare; a second round builds them from the surest answers of
-the first. Prototypes and classifier then decide together. No class mix of the site is assumed.
+Features are centred by the site's own mean, as DaPP centres every domain. The images of which the classifier is surest
+build prototypes of the site (DaPP with a choice of images), and the model's own prototypes hold them in place where a
+class is rare. All images are classified by these prototypes. No class mix of the site is assumed.
 
 The images are processed in the order of their content, so names and order of the files change nothing. Of each image
 only its features, in half precision, and its logits are kept.
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
 
 FEWEST_PER_CLASS = 10
 STRONG_CHANGE = 0.5  # share of changed labels above which the plain ones are kept
-ROUNDS = 2
-ANCHOR = 4.0  # images that a prototype of the model counts as
+ANCHOR = 16.0  # images that a prototype of the model counts as
 SUREST = 1 / 3  # of the images of a class build its prototype
-CLASSIFIER = 1 / 3  # weight of the classifier's probabilities beside those of the prototypes
 TAU = 0.06  # temperature of models without prototypes
 ROWS = 8192  # processed at a time
-LEAST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +86,13 @@ def adapt_site(model: Model, reading: Reading) -> Adapted:
     for places, images in ordered.pieces():
         rows += [order[place] for place in places]
         features, logits = model.outputs(images)
-        outputs.append((aligned(model, features).half(), logits))
+        outputs.append((unit_features(features), logits))
     reading.bad = ordered.bad
     if len(rows) < least:
         raise UserError(too_few(least, len(rows)))
     unit, plain = map(torch.cat, zip(*outputs, strict=True))
     del outputs
-    found = combine(model, unit, plain)
+    found = together(model, unit, plain)
     back = torch.tensor(rows).argsort()
     kept = (found.argmax(1) != plain.argmax(1)).double().mean().item() > STRONG_CHANGE
     return Adapted(sorted(rows), plain[back], (plain if kept else found)[back], kept)
@@ -122,31 +119,27 @@ def too_few(least: int, there: int) -> str:
     )
 
 
-# ---- prototypes and classifier
+# ---- prototypes of the site
 
 
-def aligned(model: Model, features: Tensor) -> Tensor:
-    """Unit features, centred as those of the model's prototypes. [N,d] -> [N,d]."""
-    unit = normalize(features.float(), dim=1)
-    return unit if model.prototypes is None else normalize(unit - model.prototypes["center"], dim=1)
+def unit_features(features: Tensor) -> Tensor:
+    """As they are kept. [N,d] -> [N,d]."""
+    return normalize(features.float(), dim=1).half()
 
 
-def combine(model: Model, features: Tensor, logits: Tensor) -> Tensor:
-    """Logits from classifier and prototypes together. Aligned [N,d], [N,K] -> [N,K]."""
+def together(model: Model, unit: Tensor, logits: Tensor) -> Tensor:
+    """Logits of all images by the site's prototypes. Unit features [N,d], the classifier's logits [N,K] -> [N,K]."""
     stored = model.prototypes
     anchors = model.net.head.weight.detach().cpu() if stored is None else stored["merged"]
     tau = TAU if stored is None else float(stored["tau"])
-    scores = logits
-    for _ in range(ROUNDS):
-        members = one_hot(scores.argmax(1), logits.shape[1]) * ops.surest(scores, SUREST)[:, None]
-        sums = torch.stack([members[part].float().mT @ features[part].float() for part in _parts(features)]).sum(0)
-        prototypes = ops.anchored_prototypes(sums, members.sum(0), anchors, ANCHOR)
-        distances = [ops.cosine_distance(features[part].float(), prototypes) for part in _parts(features)]
-        scores = -torch.cat(distances) / tau
+    center = torch.stack([part.double().sum(0) for part in unit.split(ROWS)]).sum(0) / len(unit)
+    members = one_hot(logits.argmax(1), logits.shape[1]) * ops.surest(logits, SUREST)[:, None]
+
+    def centred() -> Iterator[Tensor]:
+        return (normalize(part.float() - center.float(), dim=1) for part in unit.split(ROWS))
+
+    sums = torch.stack([own.float().mT @ part for own, part in zip(members.split(ROWS), centred(), strict=True)]).sum(0)
+    prototypes = ops.anchored_prototypes(sums, members.sum(0), anchors, ANCHOR)
+    distances = torch.cat([ops.cosine_distance(part, prototypes) for part in centred()])
     temperature = model.trust.temperature if model.trust else 1.0
-    both = torch.lerp(scores.double().softmax(1), (logits.double() / temperature).softmax(1), CLASSIFIER)
-    return (temperature * both.clamp_min(LEAST).log()).float()
-
-
-def _parts(rows: Tensor) -> Iterator[slice]:
-    return (slice(start, start + ROWS) for start in range(0, len(rows), ROWS))
+    return -temperature * distances / tau
