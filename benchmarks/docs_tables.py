@@ -14,7 +14,15 @@ from typing import Any
 
 from accuracy_tables import averages, coverage, demo, measured, mixing, results, short, small
 from data_tables import near_copies_table
-from new_site_tables import adapt_cells_table, adapt_table, compare_table, later_table, pool_table, time_table
+from new_site_tables import (
+    adapt_cells_table,
+    adapt_table,
+    compare_table,
+    later_table,
+    pool_table,
+    time_table,
+    variants_table,
+)
 from real_sites_tables import all_parts, status, targets_table
 from recipe import few_table, labels_table, screen_table
 from screens import screen
@@ -171,6 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "few-labels": lambda: few_labels_table(read("few_labels.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
     "adapt-pacs": lambda: adapt_table("adapt-pacs.json", read("adapt-pacs.json")),
+    "adapt-variants": lambda: variants_table("adapt_variants.json", read("adapt_variants.json")),
     "adapt-pacs-cells": lambda: adapt_cells_table("adapt-pacs.json", read("adapt-pacs.json")),
     "adapt-digits-cells": lambda: adapt_cells_table("adapt-digits.json", read("adapt-digits.json")),
     "adapt-digits": lambda: adapt_table("adapt-digits.json", read("adapt-digits.json")),

@@ -78,6 +78,39 @@ def adapt_cells_table(name: str, result: Row) -> str:
     return table(["labeled → new site", *methods], rows) + sourced(name, result)
 
 
+def variants_table(name: str, result: Row) -> str:
+    """Mean gain of each method, and the lowest of `proud-plus`, for the choice and its neighbours."""
+    gains: dict[tuple[str, str], list[float]] = {}
+    by_set: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in result["rows"]:
+        key = (str(row["variant"]), row["method"])
+        gains.setdefault(key, []).extend(row["gains"].values())
+        by_set.setdefault(key, {}).setdefault(row["data"], []).extend(row["gains"].values())
+
+    def mean(variant: str, method: str) -> float:
+        return fmean(map(fmean, by_set[variant, method].values()))
+
+    known = {str(row["variant"]): row["variant"] for row in result["rows"]}
+    allowed = [each for each in known if each != "t3a" and min(gains[each, "proud-plus"]) >= LOWEST]
+    best = known[max(allowed, key=lambda each: mean(each, "proud-plus"))]
+    shown: list[tuple[str, Any]] = [
+        (f"chosen: {', '.join(f'{key} {short(value)}' for key, value in best.items())}", best)
+    ]
+    changes = [("rounds", 2), ("classifier", 1 / 3), ("anchor", 4.0), ("share", 2 / 3), ("center", "training")]
+    shown += [(f"{key} {short(value)}", best | {key: value}) for key, value in [*changes, ("center", "none")]]
+    rows = []
+    for title, variant in [*shown, ("T3A", "t3a")]:
+        key = str(variant)
+        means = [signed(mean(key, method)) for method in ("proud-plus", "proud", "erm-noisemix")]
+        rows.append([title, means[0], signed(min(gains[key, "proud-plus"])), *means[1:]])
+    header = ["variant", "`proud-plus`", "its lowest gain", "`proud`", "`erm-noisemix`"]
+    return table(header, rows) + source(name, result)
+
+
+def short(value: Any) -> str:
+    return f"{value:.2g}" if isinstance(value, float) else str(value)
+
+
 def signed(points: float) -> str:
     return f"{points:+.1f}".replace("-", "−")
 

@@ -1,0 +1,115 @@
+"""Variants of `proud predict --adapt` on development cells: which features, which images, and what decides.
+
+Usage: python benchmarks/adapt_variants.py NAME RUN... --root DIR --most N --out benchmarks/results/adapt_variants.json
+
+NAME is digits-dg or pacs; with an existing --out, the rows are added to its own. Every run must be one of a
+development cell: test accuracy guides the choice. The rule: the largest mean gain of `proud-plus`, over both data sets
+and batches of 256, the whole site and a skewed one, among variants with no gain below -1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+from site_images import about, load_site, skewed
+from table_text import this_command
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from proud import ops
+from proud.bench.plan import DEVELOPMENT
+from proud.files import write_json
+from proud.machine import choose_threads, environment
+from proud.model.adapt import TAU
+from proud.model.predict import Model
+
+
+class Variant(NamedTuple):
+    center: str  # the mean that is subtracted: of the site, of the sites of training, or none
+    share: float  # of the images of a class build its prototype
+    anchor: float  # images that a prototype of the model counts as
+    rounds: int
+    classifier: float  # weight of the classifier beside the prototypes
+
+
+VARIANTS = [
+    Variant(*each)
+    for each in product(
+        ("site", "training", "none"), (1 / 3, 2 / 3, 1.0), (1.0, 4.0, 16.0), (1, 2), (0.0, 1 / 3, 2 / 3)
+    )
+]
+T3A_KEPT, SKEW, DRAWS, BATCH = 100, 10.0, 3, 256
+
+
+def classified(model: Model, features: Tensor, logits: Tensor, variant: Variant) -> Tensor:
+    """Labels [N]."""
+    stored = model.prototypes
+    unit = normalize(features.float(), dim=1)
+    if variant.center == "site":
+        unit = normalize(unit - unit.mean(0), dim=1)
+    elif variant.center == "training" and stored is not None:
+        unit = normalize(unit - stored["center"], dim=1)
+    own = model.net.head.weight.detach() if stored is None or variant.center == "none" else stored["merged"]
+    tau = TAU if stored is None else float(stored["tau"])
+    scores = logits
+    for _ in range(variant.rounds):
+        members = (one_hot(scores.argmax(1), logits.shape[1]) * ops.surest(scores, variant.share)[:, None]).float()
+        prototypes = ops.anchored_prototypes(members.mT @ unit, members.sum(0), own, variant.anchor)
+        scores = -ops.cosine_distance(unit, prototypes) / tau
+    temperature = model.trust.temperature if model.trust else 1.0
+    return torch.lerp(scores.softmax(1), (logits / temperature).softmax(1), variant.classifier).argmax(1)
+
+
+def measure(model: Model, images: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+    """The gain of every variant, and of T3A, in points, by how many images there are."""
+    features, logits = model.outputs(images)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
+    parts = {"256": [rows for rows in order.split(BATCH) if len(rows) == BATCH], "whole": [order]}
+    parts["skewed"] = [skewed(labels, SKEW, seed) for seed in range(DRAWS)]
+
+    def gains(classify: Any) -> dict[str, float]:
+        def gain(rows: Tensor) -> float:
+            right = [found == labels[rows] for found in (classify(rows), logits[rows].argmax(1))]
+            return 100 * (right[0].double().mean() - right[1].double().mean()).item()
+
+        return {size: round(fmean(map(gain, each)), 2) for size, each in parts.items()}
+
+    weight = model.net.head.weight.detach()
+    t3a = gains(lambda rows: ops.t3a(features[rows], logits[rows], weight, T3A_KEPT).argmax(1))
+    rows: list[dict[str, Any]] = [{"variant": "t3a", "gains": t3a}]
+    for variant in VARIANTS:
+        found = gains(lambda rows, variant=variant: classified(model, features[rows], logits[rows], variant))
+        rows.append({"variant": variant._asdict(), "gains": found})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("name", choices=DEVELOPMENT)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--most", type=int, default=0, help="images of a site")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    choose_threads(1, 1)
+    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out.exists() else []
+    commands = json.loads(arguments.out.read_text())["command"].split("; ") if rows else []
+    for folder in arguments.runs:
+        model, images, labels = load_site(folder, "cpu", arguments.name, arguments.root, arguments.most)
+        run = about(model)
+        if (run["labeled"], run["test"]) not in DEVELOPMENT[arguments.name]:
+            raise SystemExit(f"{folder} is of no development cell: its test accuracy must not guide choices")
+        rows += [{"data": arguments.name, **run, **row} for row in measure(model, images, labels)]
+        print(run, flush=True)
+    command = "; ".join(dict.fromkeys([*commands, this_command()]))
+    write_json(arguments.out, {"rows": rows, "command": command, **environment(torch.device("cpu"))})
+
+
+if __name__ == "__main__":
+    main()
