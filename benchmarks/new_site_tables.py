@@ -104,7 +104,7 @@ def variants_table(name: str, result: Row) -> str:
         means = [signed(mean(key, method)) for method in ("proud-plus", "proud", "erm-noisemix")]
         rows.append([title, means[0], signed(min(gains[key, "proud-plus"])), *means[1:]])
     header = ["variant", "`proud-plus`", "its lowest gain", "`proud`", "`erm-noisemix`"]
-    return table(header, rows) + source(name, result)
+    return f"{table(header, rows)}\nOf {len(known) - 1} variants. {source(name, result).lstrip()}"
 
 
 def short(value: Any) -> str:

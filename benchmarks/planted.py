@@ -41,8 +41,8 @@ BUGS = [
     Bug(
         "a folder entry is not synced",
         "held.py",
-        "            os.fsync(self.handle())\n\n    def _drop",
-        "            pass\n\n    def _drop",
+        "            os.fsync(self.handle())\n\n    def write_together",
+        "            pass\n\n    def write_together",
         "reliability/test_kills.py",
     ),
     Bug(

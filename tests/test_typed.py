@@ -100,7 +100,7 @@ def test_values_out_of_range_are_refused(place: tuple[str, ...], value: Any, fin
 def test_results_of_earlier_versions_are_read() -> None:
     for path in sorted(RESULTS.glob("*.jsonl")):
         raw = [json.loads(line) for line in path.read_bytes().splitlines()]
-        assert [row | {} for row in read_rows(path)] == raw
+        assert [row | {} for row in read_rows(path)] == [{key: row[key] for key in row if key != "seal"} for row in raw]
 
 
 def test_the_line_is_named() -> None:

@@ -22,8 +22,9 @@ from proud.nets.models import model_spec
 from proud.randomness import Randomness
 from proud.training import loop
 from proud.training.checkpoint import load_checkpoint
+from proud.training.checks import too_few_images
 from proud.training.loop import Loop, Progress
-from proud.training.run import too_few_images, train
+from proud.training.run import train
 from proud.training.run_folder import RunFolder
 from toy import SIDE, toy_run, toy_settings, toy_task
 
