@@ -31,8 +31,9 @@ SHORT = ("EID (published)", "ProUD (published)", "erm (ours)", "proud (ours)", "
 
 @cache
 def whole(bench: str) -> ResultTable:
-    """The main table of a benchmark."""
-    return make_tables(bench, read(f"{bench}.jsonl"))[0]
+    """The main table of a results file."""
+    rows = read(f"{bench}.jsonl")
+    return make_tables(rows[0]["bench"], rows)[0]
 
 
 def results(bench: str) -> str:

@@ -1,9 +1,9 @@
 """Variants of `proud predict --adapt` on development cells: which features, which images, and what decides.
 
-Usage: python benchmarks/adapt_variants.py NAME RUN... --root DIR --most N --out benchmarks/results/adapt_variants.json
+Usage: python benchmarks/adapt_variants.py NAME RUN... --root DIR --most N --out benchmarks/results/recipe/adapt.jsonl
 
-NAME is digits-dg or pacs; with an existing --out, the rows are added to its own. Every run must be one of a
-development cell: test accuracy guides the choice. The rule: the largest mean gain of `proud-plus`, over both data sets
+NAME is digits-dg or pacs; every run adds a line to --out. It must be one of a development cell: test accuracy guides
+the choice. The rule: the largest mean gain of `proud-plus`, over both data sets
 and batches of 256, the whole site and a skewed one, among variants with no gain below -1.
 """
 
@@ -24,7 +24,6 @@ from torch.nn.functional import normalize, one_hot
 
 from proud import ops
 from proud.bench.plan import DEVELOPMENT
-from proud.files import write_json
 from proud.machine import choose_threads, environment
 from proud.model.adapt import TAU
 from proud.model.predict import Model
@@ -66,27 +65,27 @@ def classified(model: Model, features: Tensor, logits: Tensor, variant: Variant)
     return torch.lerp(scores.softmax(1), (logits / temperature).softmax(1), variant.classifier).argmax(1)
 
 
-def measure(model: Model, images: Tensor, labels: Tensor) -> list[dict[str, Any]]:
-    """The gain of every variant, and of T3A, in points, by how many images there are."""
+def measure(model: Model, images: Tensor, labels: Tensor) -> dict[str, Any]:
+    """The gains of every variant, and of T3A, in points: in batches of 256, with the whole site and a skewed one."""
     features, logits = model.outputs(images)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
-    parts = {"256": [rows for rows in order.split(BATCH) if len(rows) == BATCH], "whole": [order]}
-    parts["skewed"] = [skewed(labels, SKEW, seed) for seed in range(DRAWS)]
+    parts = [[rows for rows in order.split(BATCH) if len(rows) == BATCH], [order]]
+    parts.append([skewed(labels, SKEW, seed) for seed in range(DRAWS)])
 
-    def gains(classify: Any) -> dict[str, float]:
+    def gains(classify: Any) -> list[float]:
         def gain(rows: Tensor) -> float:
             right = [found == labels[rows] for found in (classify(rows), logits[rows].argmax(1))]
             return 100 * (right[0].double().mean() - right[1].double().mean()).item()
 
-        return {size: round(fmean(map(gain, each)), 2) for size, each in parts.items()}
+        return [round(fmean(map(gain, each)), 2) for each in parts]
 
     weight = model.net.head.weight.detach()
+    found = [
+        gains(lambda rows, variant=variant: classified(model, features[rows], logits[rows], variant))
+        for variant in VARIANTS
+    ]
     t3a = gains(lambda rows: ops.t3a(features[rows], logits[rows], weight, T3A_KEPT).argmax(1))
-    rows: list[dict[str, Any]] = [{"variant": "t3a", "gains": t3a}]
-    for variant in VARIANTS:
-        found = gains(lambda rows, variant=variant: classified(model, features[rows], logits[rows], variant))
-        rows.append({"variant": variant._asdict(), "gains": found})
-    return rows
+    return {"variants": [variant._asdict() for variant in VARIANTS], "gains": found, "t3a": t3a}
 
 
 def main() -> None:
@@ -98,17 +97,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     choose_threads(1, 1)
-    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out.exists() else []
-    commands = json.loads(arguments.out.read_text())["command"].split("; ") if rows else []
+    environs = environment(torch.device("cpu")) | {"command": this_command()}
     for folder in arguments.runs:
         model, images, labels = load_site(folder, "cpu", arguments.name, arguments.root, arguments.most)
         run = about(model)
         if (run["labeled"], run["test"]) not in DEVELOPMENT[arguments.name]:
             raise SystemExit(f"{folder} is of no development cell: its test accuracy must not guide choices")
-        rows += [{"data": arguments.name, **run, **row} for row in measure(model, images, labels)]
+        row = {"data": arguments.name, **run, **measure(model, images, labels), **environs}
+        with arguments.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
         print(run, flush=True)
-    command = "; ".join(dict.fromkeys([*commands, this_command()]))
-    write_json(arguments.out, {"rows": rows, "command": command, **environment(torch.device("cpu"))})
 
 
 if __name__ == "__main__":

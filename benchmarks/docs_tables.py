@@ -179,7 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "few-labels": lambda: few_labels_table(read("few_labels.json")),
     "label-next": lambda: label_next_table(read("label_next.json")),
     "adapt-pacs": lambda: adapt_table("adapt-pacs.json", read("adapt-pacs.json")),
-    "adapt-variants": lambda: variants_table("adapt_variants.json", read("adapt_variants.json")),
+    "adapt-variants": lambda: variants_table("recipe/adapt.jsonl", read("recipe/adapt.jsonl")),
     "adapt-pacs-cells": lambda: adapt_cells_table("adapt-pacs.json", read("adapt-pacs.json")),
     "adapt-digits-cells": lambda: adapt_cells_table("adapt-digits.json", read("adapt-digits.json")),
     "adapt-digits": lambda: adapt_table("adapt-digits.json", read("adapt-digits.json")),

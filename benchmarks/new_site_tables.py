@@ -78,33 +78,39 @@ def adapt_cells_table(name: str, result: Row) -> str:
     return table(["labeled → new site", *methods], rows) + sourced(name, result)
 
 
-def variants_table(name: str, result: Row) -> str:
+def variants_table(name: str, runs: list[Row]) -> str:
     """Mean gain of each method, and the lowest of `proud-plus`, for the choice and its neighbours."""
-    gains: dict[tuple[str, str], list[float]] = {}
-    by_set: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for row in result["rows"]:
-        key = (str(row["variant"]), row["method"])
-        gains.setdefault(key, []).extend(row["gains"].values())
-        by_set.setdefault(key, {}).setdefault(row["data"], []).extend(row["gains"].values())
+    variants = runs[0]["variants"]
 
-    def mean(variant: str, method: str) -> float:
-        return fmean(map(fmean, by_set[variant, method].values()))
+    def gains(variant: Row | None, method: str) -> dict[str, list[float]]:
+        """By data set; None: T3A."""
+        found: dict[str, list[float]] = {}
+        for run in runs:
+            if run["method"] == method:
+                own = run["t3a"] if variant is None else run["gains"][variants.index(variant)]
+                found.setdefault(run["data"], []).extend(own)
+        return found
 
-    known = {str(row["variant"]): row["variant"] for row in result["rows"]}
-    allowed = [each for each in known if each != "t3a" and min(gains[each, "proud-plus"]) >= LOWEST]
-    best = known[max(allowed, key=lambda each: mean(each, "proud-plus"))]
-    shown: list[tuple[str, Any]] = [
-        (f"chosen: {', '.join(f'{key} {short(value)}' for key, value in best.items())}", best)
+    def mean(variant: Row | None, method: str) -> float:
+        return fmean(map(fmean, gains(variant, method).values()))
+
+    def lowest(variant: Row | None) -> float:
+        return min(map(min, gains(variant, "proud-plus").values()))
+
+    best = max((each for each in variants if lowest(each) >= LOWEST), key=lambda each: mean(each, "proud-plus"))
+    changes = {"rounds": 2, "classifier": 1 / 3, "anchor": 4.0, "share": 2 / 3}
+    shown: list[tuple[str, Row | None]] = [
+        (f"chosen: {', '.join(f'{key} {short(value)}' for key, value in best.items())}", best),
+        *((f"{key} {short(value)}", best | {key: value}) for key, value in changes.items()),
+        *((f"center {which}", best | {"center": which}) for which in ("training", "none")),
+        ("T3A", None),
     ]
-    changes = [("rounds", 2), ("classifier", 1 / 3), ("anchor", 4.0), ("share", 2 / 3), ("center", "training")]
-    shown += [(f"{key} {short(value)}", best | {key: value}) for key, value in [*changes, ("center", "none")]]
     rows = []
-    for title, variant in [*shown, ("T3A", "t3a")]:
-        key = str(variant)
-        means = [signed(mean(key, method)) for method in ("proud-plus", "proud", "erm-noisemix")]
-        rows.append([title, means[0], signed(min(gains[key, "proud-plus"])), *means[1:]])
+    for title, variant in shown:
+        means = [signed(mean(variant, method)) for method in ("proud-plus", "proud", "erm-noisemix")]
+        rows.append([title, means[0], signed(lowest(variant)), *means[1:]])
     header = ["variant", "`proud-plus`", "its lowest gain", "`proud`", "`erm-noisemix`"]
-    return f"{table(header, rows)}\nOf {len(known) - 1} variants. {source(name, result).lstrip()}"
+    return f"{table(header, rows)}\nOf {len(variants)} variants. {source(name, runs[0]).lstrip()}"
 
 
 def short(value: Any) -> str:
