@@ -53,10 +53,9 @@ def short() -> str:
 def small() -> str:
     """Small models: all combinations, one line per method."""
     lines = {bench: {line.label: line for line in whole(bench).lines} for bench in SMALL}
-    labels = [label for label in lines[next(iter(SMALL))] if label.endswith("(ours)")]
     rows = [
-        [f"`{label.removesuffix(' (ours)')}`", *(average_and_worst(lines[bench][label]) for bench in SMALL)]
-        for label in labels
+        [f"`{label}`", *(average_and_worst(lines[bench][label]) for bench in SMALL)]
+        for label in lines[next(iter(SMALL))]
     ]
     files = ", ".join(f"`benchmarks/results/{bench}.jsonl`" for bench in SMALL)
     first = read(f"{next(iter(SMALL))}.jsonl")[0]
