@@ -59,13 +59,14 @@ def added(data: Path, work: Path, cell: str, flags: list[str]) -> Row:
 
 
 def quarter(flags: list[str]) -> list[str]:
-    """A run that starts from a model has a quarter of the epochs of `FLAGS`, and no pretraining."""
+    """A run that starts from a model has a quarter of the epochs of `FLAGS`, no pretraining and no other weights."""
     found, place = list(flags), flags.index("--epochs") if "--epochs" in flags else -1
     if place >= 0:
         found[place + 1] = str(-(-int(flags[place + 1]) // 4))
-    if "--pretrain-epochs" in found:
-        place = found.index("--pretrain-epochs")
-        del found[place : place + 2]
+    for name in ("--pretrain-epochs", "--weights"):
+        if name in found:
+            place = found.index(name)
+            del found[place : place + 2]
     return found
 
 
