@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
+from adapt import DRAWS, SKEW, T3A_KEPT
 from site_images import about, load_site, skewed
 from table_text import this_command
 from torch import Tensor
@@ -43,7 +44,7 @@ VARIANTS = [
         ("site", "training", "none"), (1 / 3, 2 / 3, 1.0), (1.0, 4.0, 16.0), (1, 2), (0.0, 1 / 3, 2 / 3)
     )
 ]
-T3A_KEPT, SKEW, DRAWS, BATCH = 100, 10.0, 3, 256
+BATCH = 256
 
 
 def classified(model: Model, features: Tensor, logits: Tensor, variant: Variant) -> Tensor:
